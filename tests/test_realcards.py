@@ -64,6 +64,13 @@ def test_what_seemed_likelier_than_the_truth_is_null(
     assert found[0] >= right
 
 
+def test_a_frame_begins_behind_the_header_of_the_card(tmp_path: Path) -> None:
+    """An RTL8139 writes frame behind frame into one ring, a header of four bytes before each: all were one burst."""
+    right, wrong, _ = of_design("rtl8139", 33, tmp_path)
+    assert wrong == 0
+    assert right >= 260
+
+
 def test_a_frame_that_is_longer_than_its_own_on_the_wire_is_another(tmp_path: Path) -> None:
     """An RTL8139 gives frames of up to 256 bytes to memory when they are whole, longer ones as they come."""
     bench = RealBench(DESIGNS["rtl8139"], 27)

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from cardbench import Bench, score, write
 
@@ -20,7 +21,7 @@ from pcitrace.lattice import ALONE, CLOSER, STATES, Learner, Limits, Reading, Se
 from pcitrace.profiles import Descriptor, Profile
 from pcitrace.traffic import contest, costs, goals, reader, weigh
 from pcitrace.traffic.asked import AGREED, FAR, STATED, SURE
-from pcitrace.traffic.content import FCS, HEAD, Heads, begins_alike, begins_inside, unlike
+from pcitrace.traffic.content import FCS, HEAD, Heads, begins_alike, behind_us, lies_inside, unlike
 from pcitrace.traffic.goals import (
     BUFFERS,
     MISFIT,
@@ -33,6 +34,7 @@ from pcitrace.traffic.goals import (
     may_be_parted,
     unknown_layout,
 )
+from pcitrace.traffic.phases import Phases
 from pcitrace.traffic.pieces import Pieces
 from pcitrace.traffic.reader import NOTHING, How, Reader, _read_on, only
 from pcitrace.traffic.stated import MISSING, OTHERWISE, Stated
@@ -931,14 +933,30 @@ def test_first_bytes_are_found_inside_others_beyond_the_first_data_phase() -> No
         row[: len(one)] = one
     some = Heads(data, np.array([len(one) for one in rows]))
     first = Heads(np.tile(whole, (len(rows), 1)), np.full(len(rows), HEAD))
-    assert begins_inside(some, first).tolist() == [False, True, False, False, False, False]
+    assert lies_inside(some, first).tolist() == [0, 14, 0, 0, 0, 0]
     assert begins_alike(some, first).tolist() == [True, False, True, False, False, False]
-    assert not begins_inside(first, some).any()
+    assert not lies_inside(first, some).any()
     # What was read again after eight bytes begins as it is.
     again = Heads(np.concatenate([whole[:8], whole[: HEAD - 8]])[None], np.array([HEAD]))
-    assert not begins_inside(first.take(np.array([0])), again).any()
+    assert not lies_inside(first.take(np.array([0])), again).any()
     zeros = Heads(np.zeros((1, HEAD), np.uint8), np.array([HEAD]))
-    assert not begins_inside(zeros, zeros).any()
+    assert not lies_inside(zeros, zeros).any()
+
+
+@pytest.mark.parametrize(("offset", "late_us"), [(0, 0.0), (3, 0.0), (4, 0.03), (14, 0.3), (16, np.nan), (40, np.nan)])
+@pytest.mark.parametrize("lanes", [0b0000, 0b1100], ids=["whole words", "two bytes of the first"])
+def test_what_is_behind_so_many_bytes_comes_later(offset: int, late_us: float, lanes: int) -> None:
+    """In the second of two bursts, of which one attempt moved nothing and the last data phase waited."""
+    time_us = np.array([1.0, 9.0, 9.03, 9.06, 9.3, 20.0])
+    phases = Phases.of(
+        pd.DataFrame({"time_us": time_us, "data": np.arange(6), "byte_enables": [0, lanes, 0, 0, 0, 0]}),
+        SimpleNamespace(transaction=np.arange(4), data_phases=np.array([1, 0, 4, 1])),  # type: ignore[arg-type]
+    )
+    bus = SimpleNamespace(transaction=np.arange(4), data_phases=np.array([1, 0, 4, 1]), wide=np.zeros(4, dtype=bool))
+    dma: Any = SimpleNamespace(bus=bus, burst=np.array([0, 1, 1, 1]))
+    missing = 2 if lanes else 0
+    given = behind_us(dma, phases, np.array([1, 1]), np.array([max(offset - missing, 0)] * 2))
+    assert given == pytest.approx([late_us] * 2, nan_ok=True)
 
 
 @pytest.mark.parametrize(("family", "seed"), [("cacheline", 1116), ("ring", 1112)])

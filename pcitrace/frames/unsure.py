@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pcitrace.columns import Booleans
+from pcitrace.columns import Booleans, Integers
 from pcitrace.facts import LEAST_FRAME_BYTES, LEAST_USER_BYTES
 from pcitrace.frames.margins import COLUMNS, EDGES, wired
 from pcitrace.traffic.asked import SURE
-from pcitrace.traffic.content import HEAD, HEADER, UNALIGNED, Heads, begins_alike, begins_inside, unlike
+from pcitrace.traffic.content import HEAD, HEADER, UNALIGNED, Heads, begins_alike, behind_us, lies_inside, unlike
 from pcitrace.traffic.goals import RECEIVE, SEND
 
 if TYPE_CHECKING:
@@ -19,9 +19,15 @@ if TYPE_CHECKING:
 
 __all__ = ["beginnings", "lengths", "padding", "parts"]
 
+SIZES = {SEND: "send_bytes", RECEIVE: "receive_bytes"}
+"""The columns of what a frame has in memory, by direction."""
+
 
 def beginnings(ends: Mapping[str, Ends], columns: dict[str, Any]) -> None:
     """Make null where frames begin whose first data were found later in the other memory: they began before.
+
+    But where a memory has all bytes that were on the wire, nothing is missing: what is before them in the other memory
+    is no part of the frame, and it begins behind that. An RTL8139 writes a header of four bytes before each frame.
 
     And both edges of a receive that begins with the addresses of another frame than its send: it is not that frame. Two
     hosts wrote the first 72 bytes in pieces of their own (`cardbench`, scatter-gather 10, 40 frames), and the rest of
@@ -38,13 +44,38 @@ def beginnings(ends: Mapping[str, Ends], columns: dict[str, Any]) -> None:
         rows = np.flatnonzero(both)
         sent, received = sent.take(columns["send_row"][rows]), received.take(columns["receive_row"][rows])
         strange = unlike(received, sent)
-        for side, inside in ((SEND, begins_inside(sent, received)), (RECEIVE, begins_inside(received, sent))):
-            columns[EDGES[side][0]][rows[inside]] = np.nan
-            columns[COLUMNS[side][2]][rows[inside]] = 0.0
+        for side, before in ((SEND, lies_inside(sent, received)), (RECEIVE, lies_inside(received, sent))):
+            inside = before > 0
+            whole = inside & _whole(ends, columns, name, side)[rows]
+            columns[EDGES[side][0]][rows[inside & ~whole]] = np.nan
+            columns[COLUMNS[side][2]][rows[inside & ~whole]] = 0.0
+            _begin_behind(ends, columns, 1 - side, rows[whole], before[whole])
             strange &= ~inside
         for column in EDGES[RECEIVE]:
             columns[column][rows[strange]] = np.nan
         columns[COLUMNS[RECEIVE][2]][rows[strange]] = 0.0
+
+
+def _whole(ends: Mapping[str, Ends], columns: dict[str, Any], name: str, side: int) -> Booleans:
+    """Return which frames that a host sent lie in a memory with all bytes that were on its wire."""
+    wire, host = ends[name].wire, name if side == SEND else next(one for one in ends if one != name)
+    whole = np.zeros(len(columns["sender"]), dtype=bool)
+    if wire is not None and ends[host].host.traffic.dma.bus.bytes_exact:
+        rows = np.flatnonzero((columns["sender"] == name) & (columns["wire_row"] >= 0))
+        whole[rows] = columns[SIZES[side]][rows] >= wire.least[columns["wire_row"][rows]]
+    return whole
+
+
+def _begin_behind(
+    ends: Mapping[str, Ends], columns: dict[str, Any], side: int, rows: Integers, before: Integers
+) -> None:
+    """Let frames begin behind so many bytes in a memory."""
+    host, burst, _ = COLUMNS[side]
+    for name, end in ends.items():
+        mine = columns[host][rows] == name
+        if mine.any() and end.host.data_phases is not None:
+            late_us = behind_us(end.host.traffic.dma, end.host.data_phases, columns[burst][rows[mine]], before[mine])
+            columns[EDGES[side][0]][rows[mine]] += late_us
 
 
 def _first_bytes(ends: Mapping[str, Ends]) -> Iterator[tuple[str, Heads, Heads]]:
@@ -72,12 +103,13 @@ def parts(ends: Mapping[str, Ends], columns: dict[str, Any]) -> None:
     """
     for name in wired(ends):
         wire, other = ends[name].wire, next((one for one in ends if one != name), None)
-        for side, host, size in ((SEND, name, "send_bytes"), (RECEIVE, other, "receive_bytes")):
+        for side, host in ((SEND, name), (RECEIVE, other)):
             if wire is None or host is None or not ends[host].host.traffic.dma.bus.bytes_exact:
                 continue
-            rows = np.flatnonzero((columns["sender"] == name) & (columns["wire_row"] >= 0) & (columns[size] > 0))
+            rows = np.flatnonzero((columns["sender"] == name) & (columns["wire_row"] >= 0))
+            rows = rows[columns[SIZES[side]][rows] > 0]
             least = wire.least[columns["wire_row"][rows]]
-            short = (least > LEAST_FRAME_BYTES) & (columns[size][rows] < least)
+            short = (least > LEAST_FRAME_BYTES) & (columns[SIZES[side]][rows] < least)
             joined, bursts = ends[host].host.traffic.joined, columns[COLUMNS[side][1]][rows]
             left = np.setdiff1d(ends[host].sends if side == SEND else ends[host].receives, bursts[~short])
             left = left[joined.address[left] >= 0]

@@ -25,8 +25,8 @@ from pcitrace.traffic.dma import Dma, moved_twice
 from pcitrace.traffic.phases import Phases
 
 __all__ = [
-    "FCS", "HEADER", "UNALIGNED", "Heads", "WireFrames", "begins_alike",
-    "begins_inside", "briefly", "heads", "in_common", "keys", "once", "own_keys", "unlike", "wire_frames",
+    "FCS", "HEADER", "UNALIGNED", "Heads", "WireFrames", "begins_alike", "behind_us", "briefly", "heads",
+    "in_common", "keys", "lies_inside", "once", "own_keys", "unlike", "wire_frames",
 ]  # fmt: skip
 
 KEY_BYTES = 60
@@ -142,8 +142,9 @@ ENOUGH = 24
 one data phase."""
 
 
-def begins_inside(one: Heads, other: Heads) -> Booleans:
-    """Return which first bytes are inside those of the other, behind its first data phase: what is before is missing.
+def lies_inside(one: Heads, other: Heads) -> Integers:
+    """Return how many bytes of the other are before first bytes that are inside it, behind its first data phase; 0
+    where they are not.
 
     Parameters
     ----------
@@ -156,14 +157,35 @@ def begins_inside(one: Heads, other: Heads) -> Booleans:
         differs = one.data[some, : HEAD - offset] != other.data[some, offset:]
         return np.asarray((there >= ENOUGH) & ~(differs & (np.arange(HEAD - offset) < there[:, None])).any(axis=1))
 
-    out = np.zeros(len(one), dtype=bool)
+    out = np.zeros(len(one), dtype=np.int64)
     # What was read again begins alike; a buffer that is not aligned begins within its first data phase.
     unlike = np.flatnonzero((one.data[:, : UNALIGNED + 1] != other.data[:, : UNALIGNED + 1]).any(axis=1))
     for offset in range(UNALIGNED + 1):
         unlike = unlike[~same(unlike, offset)]
     for offset in range(UNALIGNED + 1, HEAD - ENOUGH + 1):
-        out[unlike] |= same(unlike, offset)
+        found = same(unlike, offset)
+        out[unlike[found]] = offset
+        unlike = unlike[~found]
     return out
+
+
+def behind_us(dma: Dma, phases: Phases, bursts: Integers, offset: Integers) -> Floats:
+    """Return how long after the first data phase of each burst the one comes that moves the byte behind so many; NaN
+    where that is not in its first transaction.
+    """
+    moved = np.flatnonzero(dma.bus.data_phases > 0)
+    _, first = np.unique(dma.burst[moved], return_index=True)
+    rows = moved[first[np.searchsorted(dma.burst[moved][first], bursts)]]
+    begin, length = phases.ranges(dma.bus.transaction[rows])
+    nth = np.arange(HEAD // 4 + 1)
+    at = begin[:, None] + np.minimum(nth, length[:, None] - 1)
+    enables, time_us = (column[at.ravel()].reshape(at.shape) for column in (phases.byte_enables, phases.time_us))
+    lanes = np.where(dma.bus.wide[rows], 8, 4)[:, None, None]
+    lane = np.arange(8)
+    width = ((np.maximum(enables, 0)[..., None] >> lane & 1 == 0) & (lane < lanes)).sum(axis=2)
+    before = (np.cumsum(width, axis=1) <= offset[:, None]).sum(axis=1)
+    there_us = time_us[np.arange(len(at)), np.minimum(before, len(nth) - 1)] - time_us[:, 0]
+    return np.where(before < np.minimum(length, len(nth)), there_us, np.nan)
 
 
 def begins_alike(one: Heads, other: Heads) -> Booleans:
