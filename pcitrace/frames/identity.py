@@ -13,7 +13,7 @@ from pcitrace.facts import LEAST_USER_BYTES
 from pcitrace.frames.ends import Ends
 from pcitrace.traffic.content import FCS, HEADER, WireFrames, fcs_in_memory, numbers
 from pcitrace.traffic.dma import SHORTEST_RECEIVED, Dma
-from pcitrace.traffic.goals import BLOCK, most_added
+from pcitrace.traffic.goals import BLOCK, RECEIVE, SEND, most_added
 
 __all__ = ["SequenceField", "other_lengths", "sequence_numbers", "user_lengths"]
 
@@ -32,15 +32,20 @@ class SequenceField:
     byte_order: str = "big"
 
 
-def user_lengths(rows: dict[str, Any], mine: Ends, theirs: Ends | None) -> None:
-    """Give each frame its user bytes, and say whether they are exact."""
+def user_lengths(rows: dict[str, Any], mine: Ends, theirs: Ends | None, told: tuple[Booleans, Booleans]) -> None:
+    """Give each frame its user bytes, and say whether they are exact.
+
+    `told` says of which frames data phases tell the length where bytes do not, as they were read and written. Between
+    the pieces of others there is one of no frame: it may be theirs. Of 39 frames that a DP83820 received (`realcards`
+    38, 16 channels) five lacked a word so, and four of them seemed to be a byte shorter, exactly.
+    """
     bounds = _Bounds(len(rows["send_row"]))
     if mine.wire is not None:
         at = rows["wire_row"]
         bounds.narrow(pick(mine.wire.length, at) >= 0, pick(mine.wire.least, at), pick(mine.wire.most, at))
     if theirs is not None:
-        _as_written(bounds, rows, theirs)
-    _as_read(bounds, rows, mine)
+        _as_written(bounds, rows, theirs, told[RECEIVE])
+    _as_read(bounds, rows, mine, told[SEND])
     best = bounds.high
     if mine.wire is not None:
         length = pick(mine.wire.length, rows["wire_row"])
@@ -68,21 +73,21 @@ def user_lengths(rows: dict[str, Any], mine: Ends, theirs: Ends | None) -> None:
     rows["length_exact"] = ((known & (bounds.low == bounds.high)) | said_exactly) & ~padded
 
 
-def _as_written(bounds: _Bounds, rows: dict[str, Any], theirs: Ends) -> None:
+def _as_written(bounds: _Bounds, rows: dict[str, Any], theirs: Ends, told: Booleans) -> None:
     """Narrow the bounds by what the receiver wrote."""
     size, written = rows["receive_bytes"], rows["receive_bytes"] > 0
     least, most = fcs_in_memory(theirs.host.profile)
     if not theirs.host.traffic.dma.bus.bytes_exact:
-        bounds.hold(written, size, rows["receive_phases"], (least, most))
+        bounds.hold(written & told, size, rows["receive_phases"], (least, most))
         return
     # Written with byte enables: exact, but for the check sequence where nobody says whether it is written.
     for fcs in {least, most}:
-        told = written & (size - fcs >= bounds.low) & (size - fcs <= bounds.high) & bounds.seen
-        bounds.narrow(told, size - fcs, size - fcs)
+        fits = written & (size - fcs >= bounds.low) & (size - fcs <= bounds.high) & bounds.seen
+        bounds.narrow(fits, size - fcs, size - fcs)
     bounds.narrow(written & ~bounds.seen, size - most, size - least)
 
 
-def _as_read(bounds: _Bounds, rows: dict[str, Any], mine: Ends) -> None:
+def _as_read(bounds: _Bounds, rows: dict[str, Any], mine: Ends, told: Booleans) -> None:
     """Narrow the bounds by what the sender read."""
     size, read, reads = rows["send_bytes"], rows["send_bytes"] > 0, mine.host.traffic.dma
     most = np.maximum(size, SHORTEST_RECEIVED)
@@ -94,7 +99,7 @@ def _as_read(bounds: _Bounds, rows: dict[str, Any], mine: Ends) -> None:
         return
     # Of what was cut some may have been read twice.
     cut = np.isin(rows["send_burst"], reads.burst[reads.bus.cut])
-    bounds.hold(read & ~cut, size, rows["send_phases"], (0, 0), BLOCK)
+    bounds.hold(read & told & ~cut, size, rows["send_phases"], (0, 0), BLOCK)
     bounds.narrow(read & cut, np.zeros_like(size), most)
 
 

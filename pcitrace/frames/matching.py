@@ -24,7 +24,7 @@ from pcitrace.traffic import Bursts
 from pcitrace.traffic.content import FCS, Keys, WireFrames, briefly, fcs_in_memory, in_common, keys, own_keys
 from pcitrace.traffic.csr import CONFIGURATION
 from pcitrace.traffic.dma import SHORTEST_RECEIVED, Kind
-from pcitrace.traffic.goals import BLOCK
+from pcitrace.traffic.goals import BLOCK, RECEIVE, SEND
 
 __all__ = ["Matched", "match_hosts"]
 
@@ -97,14 +97,16 @@ def _one_direction(
     count = len(found.send)
     rows: dict[str, Any] = {"sender": alike(count, sender), "receiver": alike(count, receiver)}
     rows |= _sent(mine, found) | _received(theirs, found)
+    read = Loose.of(mine.host.traffic.joined, SEND).within(rows["dma_start_us"], rows["dma_end_us"])
+    written = np.zeros(count, np.int64)
+    if theirs is not None:
+        written = Loose.of(theirs.host.traffic.joined, RECEIVE).within(rows["rx_dma_start_us"], rows["rx_dma_end_us"])
     if wire is not None and theirs is not None and not theirs.host.traffic.dma.bus.has_address:
-        inside = np.zeros(count, np.int64)
-        if found.loose is not None:
-            inside = found.loose.within(rows["rx_dma_start_us"], rows["rx_dma_end_us"])
+        inside = written if found.loose is not None else np.zeros_like(written)
         other, rows["open"] = other_lengths(rows, wire, inside, mine.host.traffic.dma, theirs.host.traffic.dma)
         rows |= {name: np.where(other, -1, rows[name]) for name in ("receive_bytes", "receive_phases")}
         rows |= {name: np.where(rows["open"], np.nan, rows[name]) for name in RECEIVED_TIMES}
-    user_lengths(rows, mine, theirs)
+    user_lengths(rows, mine, theirs, (read == 0, written == 0))
     sequence_numbers(rows, mine, theirs, sequence)
     rows["doubtful"] = np.isin(rows["wire_row"], found.doubtful_wire)
     if wire is not None:
@@ -155,7 +157,7 @@ def _followed(mine: Ends, theirs: Ends | None) -> _Rows:
         found = Followed(send, on_wire, received, wire_of_send, receive_of_wire).as_received()
         return _Rows.of(found.wire_of_send, receive_of_wire)
     i, j = _arrived(on_wire, received, theirs)
-    loose = Loose.of(theirs.host.traffic.joined)
+    loose = Loose.of(theirs.host.traffic.joined, RECEIVE)
     sure = certain(Matches.of(on_wire, received, i, j), loose)
     receive_of_wire[i[sure]] = j[sure]
     found = Followed(send, on_wire, received, wire_of_send, receive_of_wire).in_order()

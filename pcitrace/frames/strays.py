@@ -20,7 +20,7 @@ IN_A_ROW = 3
 
 @dataclass(frozen=True)
 class Loose:
-    """What a card wrote and is no frame, in order of time.
+    """What a card wrote, or read, and is no frame, in order of time.
 
     Attributes
     ----------
@@ -36,9 +36,10 @@ class Loose:
     stray: Booleans
 
     @classmethod
-    def of(cls, bursts: Bursts) -> Loose:
-        """Take it from the bursts of a bus."""
-        rows = np.flatnonzero((bursts.write == 1) & (bursts.kind != Kind.RECEIVE_DATA) & (bursts.data_phases > 0))
+    def of(cls, bursts: Bursts, side: int) -> Loose:
+        """Take it from the bursts of a bus: what is written where frames are received, or read where they are sent."""
+        frames = (Kind.SEND_DATA, Kind.RECEIVE_DATA)[side]
+        rows = np.flatnonzero((bursts.write == side) & (bursts.kind != frames) & (bursts.data_phases > 0))
         rows = rows[np.argsort(bursts.first_data_us[rows])]
         return cls(
             bursts.first_data_us[rows], bursts.bytes[rows], bursts.data_phases[rows], bursts.reason[rows] == NO_ROOM
