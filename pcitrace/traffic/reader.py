@@ -50,8 +50,9 @@ from pcitrace.traffic.goals import (
 )
 from pcitrace.traffic.named import Words
 from pcitrace.traffic.peaks import peaked, peaks
+from pcitrace.traffic.period import as_well_later
 from pcitrace.traffic.pieces import Pieces
-from pcitrace.traffic.spare import not_needed, too_long
+from pcitrace.traffic.spare import not_needed, unlike_others
 from pcitrace.traffic.stated import Stated
 from pcitrace.traffic.variants import ALIKE_WAYS, Able, read_again, shifts, variants
 
@@ -203,9 +204,22 @@ class Reader:
                 continue
             lies = self.layout(side, reading)
             bare = self.goals(side, replace(lies, added=0, spare=0, again=0))
+            if side == SEND and self.later(reading):
+                reading = replace(reading, margins=np.where((reading.track == SEND)[:, None], 0.0, reading.margins))
             goals = self.goals(side, lies)
-            reading = too_long(self.pieces, not_needed(self.pieces, reading, side, goals, bare), side, goals)
+            reading = not_needed(self.pieces, reading, side, goals, bare)
+            reading = unlike_others(self.pieces, reading, side, goals)
         return reading
+
+    def later(self, reading: Reading) -> bool:
+        """Return whether all sends may as well be later frames on the wire: see :mod:`pcitrace.traffic.period`."""
+        target, bus = self.targets[SEND], self.pieces.bus
+        mine = (reading.track == SEND) & (reading.target >= 0)
+        head, tail = (np.flatnonzero(mine & edge) for edge in (reading.begins, reading.ends))
+        head, tail = (one[np.argsort(reading.target[one], kind="stable")] for one in (head, tail))
+        if target is None or not len(head) or bus.has_address:
+            return False
+        return as_well_later(target, reading.target[head], bus.first_data_us[head], bus.last_data_us[tail])
 
     @property
     def small(self) -> bool:
