@@ -11,7 +11,7 @@ import pytest
 from pcitrace.lattice import Goals, Learner, Reading
 from pcitrace.traffic.costs import FIRST, _before_last, first
 from pcitrace.traffic.goals import RECEIVE, SEND
-from pcitrace.traffic.spare import not_needed, too_long
+from pcitrace.traffic.spare import not_needed, unlike_others
 
 BEGIN, END = 1, 2
 
@@ -76,24 +76,29 @@ def test_what_only_a_layout_needs_is_not_sure(frames: list[list[int]], again: in
 @pytest.mark.parametrize(
     ("frames", "cut", "track", "doubted"),
     [
-        ([[20], [20], [26]], [], RECEIVE, [2]),
-        ([[20], [20], [22]], [], RECEIVE, []),
-        ([[20], [26], [26]], [], RECEIVE, []),
-        ([[20], [20], [13, 14]], [], SEND, [2, 3]),
-        ([[20], [20], [13, 14]], [2], SEND, []),
-        ([[20], [20], [13, 14]], [2], RECEIVE, [2, 3]),
+        ([[20]] * 4 + [[26]], [], RECEIVE, [4]),
+        ([[20]] * 4 + [[18]], [], RECEIVE, [4]),
+        ([[20]] * 4 + [[21]], [], RECEIVE, []),
+        ([[20]] * 3 + [[26]], [], RECEIVE, [0, 1, 2, 3]),
+        ([[20]] * 4 + [[13, 14]], [], SEND, [4, 5]),
+        ([[20]] * 4 + [[13, 14]], [4], SEND, []),
+        ([[20]] * 4 + [[13, 14]], [4], RECEIVE, [4, 5]),
+        ([[20]] * 4 + [[13, 9]], [4], RECEIVE, []),
     ],
-    ids=["longer", "a data phase or two", "most", "a send", "it was cut", "what is written is not written again"],
-)
-def test_what_is_longer_than_it_may_be_is_not_sure(
+    ids=[
+        "longer", "shorter", "as long as may be", "many", "a send", "a send that was cut", "a receive that was cut",
+        "and wrote a word again",
+    ],
+)  # fmt: skip
+def test_frames_that_are_unlike_the_others_are_not_sure(
     frames: list[list[int]], cut: list[int], track: int, doubted: list[int]
 ) -> None:
     pieces, reading = _reading(frames, track)
     pieces.cut[cut] = True
-    goals: Any = SimpleNamespace(most=np.full(len(frames), 21), again=0)
-    found = too_long(pieces, reading, track, goals)
+    goals: Any = SimpleNamespace(least=np.full(len(frames), 20), most=np.full(len(frames), 21), again=0)
+    found = unlike_others(pieces, reading, track, goals)
     assert np.flatnonzero((found.margins[:, [BEGIN, END]] == 0).any(axis=1)).tolist() == doubted
-    assert too_long(pieces, reading, 1 - track, goals) is reading
+    assert unlike_others(pieces, reading, 1 - track, goals) is reading
 
 
 def test_where_no_length_is_known_none_tells_what_is_needed() -> None:

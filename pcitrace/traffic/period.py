@@ -13,13 +13,13 @@ LONGEST, NEARLY_ALL = 16, 0.95
 """Frames after which lengths may come again, and the share of them that do then. Judgements."""
 
 
-def as_well_later(target: Target, at: Integers, begun_us: Floats, ended_us: Floats) -> bool:
+def as_well_later(target: Target, at: Integers, begun_us: Floats, seen_us: tuple[float, float]) -> bool:
     """Return whether all sends may as well be frames one period later on the wire.
 
     That is where lengths come again, frames wait for the wire, the capture begins within one on it, and what lacks in
-    such a reading lies beyond the capture. Three lengths in turn, from the middle of a saturated stream: each of 10 sends was six
-    frames too soon on the wire, by 18 to 28 nats (`cardbench`, mid-stream 81, 16 channels). A receive is not asked: a
-    card has no reason to keep it.
+    such a reading lies beyond the capture. Three lengths in turn, from the middle of a saturated stream: each of 10
+    sends was six frames too soon on the wire, by 18 to 28 nats (`cardbench`, mid-stream 81, 16 channels). A receive is
+    not asked: a card has no reason to keep it.
 
     Parameters
     ----------
@@ -27,8 +27,10 @@ def as_well_later(target: Target, at: Integers, begun_us: Floats, ended_us: Floa
         Frames on a wire.
     at : array of int
         The frame that each send claims, ascending.
-    begun_us, ended_us : array of float
-        When each send begins and ends.
+    begun_us : array of float
+        When each send begins.
+    seen_us : pair of float
+        When anything was first and last seen on the bus.
     """
     by = _period(target)
     if not by or len(at) <= by or np.isfinite(target.start_us[0]):
@@ -42,10 +44,11 @@ def as_well_later(target: Target, at: Integers, begun_us: Floats, ended_us: Floa
     if not len(step_us) or (begun_us[there] > target.start_us[at[there] + by]).any():
         return False
     period_us = float(np.median(step_us))
-    last_us = max(ended_us.max(), target.end_us[np.isfinite(target.end_us)].max(initial=-np.inf))
+    first_us = min(seen_us[0], target.end_us[0])
+    last_us = max(seen_us[1], target.end_us[np.isfinite(target.end_us)].max(initial=-np.inf))
     # Where the last sends would be on the wire, and where the first frames on the wire were sent.
     on_wire_us, sent_us = target.start_us[at[~there]] + period_us, begun_us[at < at[0] + by] - period_us
-    return bool((on_wire_us >= last_us).all() and (sent_us <= begun_us.min()).all())
+    return bool((on_wire_us >= last_us).all() and (sent_us <= first_us).all())
 
 
 def _period(target: Target) -> int:

@@ -214,12 +214,12 @@ class Reader:
     def later(self, reading: Reading) -> bool:
         """Return whether all sends may as well be later frames on the wire: see :mod:`pcitrace.traffic.period`."""
         target, bus = self.targets[SEND], self.pieces.bus
-        mine = (reading.track == SEND) & (reading.target >= 0)
-        head, tail = (np.flatnonzero(mine & edge) for edge in (reading.begins, reading.ends))
-        head, tail = (one[np.argsort(reading.target[one], kind="stable")] for one in (head, tail))
+        head = np.flatnonzero((reading.track == SEND) & (reading.target >= 0) & reading.begins)
         if target is None or not len(head) or bus.has_address:
             return False
-        return as_well_later(target, reading.target[head], bus.first_data_us[head], bus.last_data_us[tail])
+        head = head[np.argsort(reading.target[head], kind="stable")]
+        seen_us = float(bus.first_data_us[0]), float(bus.last_data_us[-1])
+        return as_well_later(target, reading.target[head], bus.first_data_us[head], seen_us)
 
     @property
     def small(self) -> bool:
