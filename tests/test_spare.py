@@ -55,11 +55,17 @@ def test_an_edge_that_no_frame_needs_is_not_sure(
     [
         ([[1, 20], [1, 20], [1, 20]], 0, [0, 2, 4]),
         ([[1, 20], [10, 11], [10, 11]], 0, []),
-        ([[1, 20], [1, 20], [2, 19]], 0, [0, 2]),
+        ([[1, 20], [1, 20], [2, 19]], 0, []),
         ([[1, 20], [1, 20], [1, 19]], 0, []),
         ([[4, 16, 4], [4, 16, 4], [4, 16, 4]], 8, [0, 3, 6]),
     ],
-    ids=["of most", "of one", "others begin otherwise", "a frame needs one", "what makes it seem to be read again"],
+    ids=[
+        "of most",
+        "of one",
+        "others have more in a larger piece",
+        "a frame needs one",
+        "what makes it seem to be read again",
+    ],
 )
 def test_what_only_a_layout_needs_is_not_sure(frames: list[list[int]], again: int, doubted: list[int]) -> None:
     """The reading says that all frames have a data phase more than their bytes, or that what was cut is read again."""
@@ -99,6 +105,8 @@ def test_frames_that_are_unlike_the_others_are_not_sure(
     found = unlike_others(pieces, reading, track, goals)
     assert np.flatnonzero((found.margins[:, [BEGIN, END]] == 0).any(axis=1)).tolist() == doubted
     assert unlike_others(pieces, reading, 1 - track, goals) is reading
+    pieces.bus.has_address = True
+    assert unlike_others(pieces, reading, track, goals) is reading
 
 
 def test_where_no_length_is_known_none_tells_what_is_needed() -> None:

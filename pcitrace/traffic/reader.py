@@ -203,7 +203,7 @@ class Reader:
             if target is None or not target.seen:
                 continue
             lies = self.layout(side, reading)
-            bare = self.goals(side, replace(lies, added=0, spare=0, block=0, again=0))
+            bare = self.goals(side, replace(lies, added=self.stated.added(side), spare=0, block=0, again=0))
             if side == SEND and self.later(reading):
                 reading = replace(reading, margins=np.where((reading.track == SEND)[:, None], 0.0, reading.margins))
             goals = self.goals(side, lies)

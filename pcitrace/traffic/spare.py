@@ -18,8 +18,9 @@ __all__ = ["not_needed", "unlike_others"]
 BEGIN_AND_END = (1, 2)
 """Columns of a reading's margins: beginnings, ends."""
 
-MOSTLY = 0.5
-"""Share of a track's frames that have a piece at an edge which the bytes on the wire leave over, if most have one."""
+NEARLY_ALL = 0.9
+"""Share of a track's frames that have a piece at an edge which the bytes on the wire leave over, if all may be no part
+of them. Where more lies around frames that have no such piece, it is theirs."""
 
 SEVERAL = 0.25
 """Share of a track's frames that are unlike the others, from which on none is sure. A judgement."""
@@ -32,7 +33,7 @@ def not_needed(pieces: Pieces, reading: Reading, track: int, goals: Goals, bare:
     """Return the reading with no edge that is sure where a track's frames have a piece that none of them needs.
 
     `goals` and `bare` are what they may claim: as the reading says that they lie in memory, and with nothing around
-    their bytes.
+    their bytes but what the profile states.
 
     Lengths on a sampled wire are known to a byte or two, and a buffer may begin at any byte of a word, so a frame may
     have a data phase more or not. That one alone, in a transaction of its own, may as well be a status or a descriptor.
@@ -54,7 +55,7 @@ def not_needed(pieces: Pieces, reading: Reading, track: int, goals: Goals, bare:
     margins = reading.margins.copy()
     for column, at in zip(BEGIN_AND_END, (head, tail), strict=True):
         doubted, around = (_none_needs(size[at], one, several) for one in (spare, beyond))
-        if around.sum() > MOSTLY * several.sum():
+        if around.sum() >= NEARLY_ALL * several.sum():
             doubted |= around
         margins[rows[at[doubted]], column] = 0.0
     return replace(reading, margins=margins)
@@ -68,10 +69,10 @@ def unlike_others(pieces: Pieces, reading: Reading, track: int, goals: Goals) ->
     the reading does not say. What was cut may be read again. Two RTL8139 gave frames of up to 256 bytes to memory when
     they were whole, longer ones as they came: these were one frame sooner on the wire, 128 us and not 0.6 before their
     receives, and 24 bytes longer than that one. Of 16 sends of a generated card (`cardbench`, mixed 81) 11 lacked their
-    first ten words and had a status of four in their middle.
+    first ten words and had a status of four in their middle. Addresses tell what is part of a frame.
     """
     rows, head, tail = _segments(reading, track)
-    if not len(rows):
+    if not len(rows) or pieces.bus.has_address:
         return reading
     cut = pieces.cut[rows]
     units = segment_units(pieces.bus.data_phases[rows], cut, reading.begins[rows], goals.again)

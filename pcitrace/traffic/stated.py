@@ -49,6 +49,10 @@ class Stated:
             cost += OTHERWISE
         return cost
 
+    def added(self, side: int) -> int:
+        """Return how many bytes more than those of a frame lie in memory for sure."""
+        return FCS if side == RECEIVE and self.profile is not None and self.profile.receive_fcs else 0
+
     def missing(self, reading: Reading, phases: Integers, write: Integers, unit: int) -> float:
         """Return what it costs that a reading has no room for descriptors and status that the card moves.
 
