@@ -97,10 +97,8 @@ def _one_direction(
     count = len(found.send)
     rows: dict[str, Any] = {"sender": alike(count, sender), "receiver": alike(count, receiver)}
     rows |= _sent(mine, found) | _received(theirs, found)
-    read = Loose.of(mine.host.traffic.joined, SEND).within(rows["dma_start_us"], rows["dma_end_us"])
-    written = np.zeros(count, np.int64)
-    if theirs is not None:
-        written = Loose.of(theirs.host.traffic.joined, RECEIVE).within(rows["rx_dma_start_us"], rows["rx_dma_end_us"])
+    read = _inside(mine, SEND, rows["dma_start_us"], rows["dma_end_us"])
+    written = _inside(theirs, RECEIVE, rows["rx_dma_start_us"], rows["rx_dma_end_us"])
     if wire is not None and theirs is not None and not theirs.host.traffic.dma.bus.has_address:
         inside = written if found.loose is not None else np.zeros_like(written)
         other, rows["open"] = other_lengths(rows, wire, inside, mine.host.traffic.dma, theirs.host.traffic.dma)
@@ -115,6 +113,13 @@ def _one_direction(
     unused = end.receives[~np.isin(np.arange(len(end.receives)), used)]
     received = Received(end.host.traffic.joined, end.receives, unused, end.receives[found.doubtful], end.host.begin_us)
     return rows, dropped(sender, receiver, rows, wire, received)
+
+
+def _inside(end: Ends | None, side: int, start_us: Floats, end_us: Floats) -> Integers:
+    """Return how many data phases of no frame lie between some times in a memory, where bytes do not tell what is."""
+    if end is None or end.host.traffic.dma.bus.bytes_exact:
+        return np.zeros(len(start_us), np.int64)
+    return Loose.of(end.host.traffic.joined, side).within(start_us, end_us)
 
 
 def _followed(mine: Ends, theirs: Ends | None) -> _Rows:

@@ -194,20 +194,20 @@ class Reader:
             claims = certain & (other.track == first.track) & (other.target >= 0)
             if not (claims & (other.target != first.target)).any():
                 by_content = by_content.against(other)
-        return self.needed(best), self.needed(by_content)
+        return self.by_lengths(best), self.by_lengths(by_content)
 
-    def needed(self, reading: Reading) -> Reading:
+    def by_lengths(self, reading: Reading) -> Reading:
         """Return a reading with no edge that is sure where the length of frames on their wire speaks against it."""
         for side in (SEND, RECEIVE):
             target = self.targets[side]
             if target is None or not target.seen:
                 continue
             lies = self.layout(side, reading)
-            bare = self.goals(side, replace(lies, added=self.stated.added(side), spare=0, block=0, again=0))
+            bare = replace(lies, added=self.stated.added(side), spare=0, block=0, again=0)
+            goals = self.goals(side, lies)
             if side == SEND and self.later(reading):
                 reading = replace(reading, margins=np.where((reading.track == SEND)[:, None], 0.0, reading.margins))
-            goals = self.goals(side, lies)
-            reading = not_needed(self.pieces, reading, side, goals, bare)
+            reading = not_needed(self.pieces, reading, side, goals, self.goals(side, bare))
             reading = unlike_others(self.pieces, reading, side, goals)
         return reading
 

@@ -40,7 +40,11 @@ def not_needed(pieces: Pieces, reading: Reading, track: int, goals: Goals, bare:
     Where a frame has a piece of that size there that it does need, such pieces are parts of frames. On a generated host
     (`cardbench`, batched-status 70) the status that is written behind every fourth send was its last word, in a reading
     that was 70 nats cheaper than the truth: that such a status comes at all costs more than that frames have a rest.
-    Addresses tell what is part of a frame.
+
+    Where nearly all frames have such a piece beyond their bytes on the wire, that more lies around them is said by
+    nothing but this reading. Of two RTL8169, that sent each other frames at once, the status of the last send was
+    written before each receive: as a header of one word, 46 nats cheaper. Of two BCM570x each send seemed to begin with
+    its descriptor, 36 nats cheaper. Addresses tell what is part of a frame.
     """
     rows, head, tail = _segments(reading, track)
     if not len(rows) or pieces.bus.has_address:
