@@ -63,7 +63,7 @@ def test_what_seemed_likelier_than_the_truth_is_null(
     design: str, seed: int, kind: str, right: int, tmp_path: Path
 ) -> None:
     """Of the RTL8169 the acknowledgements of interrupts seemed to ring; each send of the BCM570x and of the 82557
-    seemed to begin with its descriptor; frames of the DP83820 were a byte too short, for want of a word in their middle.
+    seemed to begin with its descriptor; frames of the DP83820 were a byte too short, a word in their middle missing.
     """
     found = of_design(design, seed, tmp_path, kind)
     assert found[1] == 0
