@@ -11,7 +11,7 @@ from pcitrace.columns import Booleans, Integers
 from pcitrace.facts import LEAST_FRAME_BYTES, LEAST_USER_BYTES
 from pcitrace.frames.margins import COLUMNS, EDGES, wired
 from pcitrace.traffic.asked import SURE
-from pcitrace.traffic.content import HEAD, HEADER, UNALIGNED, Heads, begins_alike, behind_us, lies_inside, unlike
+from pcitrace.traffic.content import FCS, HEAD, HEADER, UNALIGNED, Heads, begins_alike, behind_us, lies_inside, unlike
 from pcitrace.traffic.goals import RECEIVE, SEND
 
 if TYPE_CHECKING:
@@ -26,8 +26,10 @@ SIZES = {SEND: "send_bytes", RECEIVE: "receive_bytes"}
 def beginnings(ends: Mapping[str, Ends], columns: dict[str, Any]) -> None:
     """Make null where frames begin whose first data were found later in the other memory: they began before.
 
-    But where a memory has all bytes that were on the wire, nothing is missing: what is before them in the other memory
-    is no part of the frame, and it begins behind that. An RTL8139 writes a header of four bytes before each frame.
+    But where a memory has all bytes that were on the wire, nothing is missing: what is before them in the other memory,
+    which has so many more, is no part of the frame, and it begins behind that. An RTL8139 writes a header of four bytes
+    before each frame. A card that reads on to the end of a block has more bytes than a frame, too; what it lacks at the
+    beginning the other memory has, and no more.
 
     And both edges of a receive that begins with the addresses of another frame than its send: it is not that frame. Two
     hosts wrote the first 72 bytes in pieces of their own (`cardbench`, scatter-gather 10, 40 frames), and the rest of
@@ -46,7 +48,8 @@ def beginnings(ends: Mapping[str, Ends], columns: dict[str, Any]) -> None:
         strange = unlike(received, sent)
         for side, before in ((SEND, lies_inside(sent, received)), (RECEIVE, lies_inside(received, sent))):
             inside = before > 0
-            whole = inside & _whole(ends, columns, name, side)[rows]
+            whole = inside & (_more(ends, columns, name, side)[rows] >= 0)
+            whole &= _more(ends, columns, name, 1 - side)[rows] >= before
             columns[EDGES[side][0]][rows[inside & ~whole]] = np.nan
             columns[COLUMNS[side][2]][rows[inside & ~whole]] = 0.0
             _begin_behind(ends, columns, 1 - side, rows[whole], before[whole])
@@ -56,14 +59,17 @@ def beginnings(ends: Mapping[str, Ends], columns: dict[str, Any]) -> None:
         columns[COLUMNS[RECEIVE][2]][rows[strange]] = 0.0
 
 
-def _whole(ends: Mapping[str, Ends], columns: dict[str, Any], name: str, side: int) -> Booleans:
-    """Return which frames that a host sent lie in a memory with all bytes that were on its wire."""
+def _more(ends: Mapping[str, Ends], columns: dict[str, Any], name: str, side: int) -> Integers:
+    """Return how many bytes more than were on its wire a memory has of each frame that a host sent, check sequence
+    apart; -1 for fewer, or where that is not told.
+    """
     wire, host = ends[name].wire, name if side == SEND else next(one for one in ends if one != name)
-    whole = np.zeros(len(columns["sender"]), dtype=bool)
+    more = np.full(len(columns["sender"]), -1)
     if wire is not None and ends[host].host.traffic.dma.bus.bytes_exact:
         rows = np.flatnonzero((columns["sender"] == name) & (columns["wire_row"] >= 0))
-        whole[rows] = columns[SIZES[side]][rows] >= wire.least[columns["wire_row"][rows]]
-    return whole
+        fcs = FCS if side == RECEIVE and ends[host].host.profile.receive_fcs is not False else 0
+        more[rows] = columns[SIZES[side]][rows] - wire.least[columns["wire_row"][rows]] - fcs
+    return more
 
 
 def _begin_behind(
