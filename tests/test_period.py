@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
+from cardbench import Bench, score, write
 
+import pcitrace
 from pcitrace.traffic.goals import Target
 from pcitrace.traffic.period import as_well_later
 
@@ -68,3 +72,13 @@ def test_few_sends_tell_nothing() -> None:
     target = wire(THREE)
     assert not later(target, AT[:3], 40.0)
     assert not later(target, AT[:0], 40.0)
+
+
+def test_sends_from_the_middle_of_a_stream_are_not_the_nearest_frames(tmp_path: Path) -> None:
+    """Ten were six frames too soon on the wire, and no row was of one frame."""
+    bench = Bench("mid-stream", 81)
+    write(bench, tmp_path, vcd=False)
+    (tmp_path / "run.toml").write_text((tmp_path / "run-control16.toml").read_text())
+    scored = score(bench, pcitrace.open(tmp_path).frames.table, "control16")
+    assert scored.total()["wrong"] == scored.extra == scored.crossed == 0
+    assert scored.total()["right"] > 60
