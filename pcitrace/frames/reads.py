@@ -11,7 +11,9 @@ from pcitrace.traffic.csr import LookedAt
 __all__ = ["reads_back", "slow"]
 
 MOST, SOME = 0.5, 0.25
-"""Shares of accesses: most of them, and so many that they are no exception. Judgements."""
+"""Shares of accesses: most of them, and so many that they are no exception. Reads of two RTL8139 (`realcards` 26) took
+another time than most in 35 and 39 % of all; writes behind writes on three cards of another maker (csr-descriptors,
+reread, ring) in none of 155, and behind reads (cut-through) in none of 43."""
 
 
 def reads_back(rings: Integers, csr: LookedAt) -> Booleans:

@@ -10,7 +10,8 @@ from pcitrace.traffic.goals import BACK_TO_BACK, Target
 __all__ = ["as_well_later"]
 
 LONGEST, NEARLY_ALL = 16, 0.95
-"""Frames after which lengths may come again, and the share of them that do then. Judgements."""
+"""Frames after which lengths may come again, and the share of them that do then: all but what a capture cuts. Seen were
+three in turn, on one generated card; both are judgements. Where they are too small nothing is asked."""
 
 
 def as_well_later(target: Target, at: Integers, begun_us: Floats, seen_us: tuple[float, float]) -> bool:
