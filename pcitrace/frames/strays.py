@@ -10,7 +10,8 @@ from numpy.lib.stride_tricks import sliding_window_view
 from pcitrace.columns import Booleans, Floats, Integers
 from pcitrace.frames.sides import ALIKE_US, UNDER_WAY, Matches, densest, longest_lag
 from pcitrace.traffic import Bursts
-from pcitrace.traffic.dma import NO_ROOM, Kind
+from pcitrace.traffic.dma import NO_ROOM
+from pcitrace.traffic.reading import FRAME_KINDS
 
 __all__ = ["Loose", "certain"]
 
@@ -38,8 +39,8 @@ class Loose:
     @classmethod
     def of(cls, bursts: Bursts, side: int) -> Loose:
         """Take it from the bursts of a bus: what is written where frames are received, or read where they are sent."""
-        frames = (Kind.SEND_DATA, Kind.RECEIVE_DATA)[side]
-        rows = np.flatnonzero((bursts.write == side) & (bursts.kind != frames) & (bursts.data_phases > 0))
+        of_none = (bursts.write == side) & (bursts.kind != FRAME_KINDS[side])
+        rows = np.flatnonzero(of_none & (bursts.data_phases > 0))
         rows = rows[np.argsort(bursts.first_data_us[rows])]
         return cls(
             bursts.first_data_us[rows], bursts.bytes[rows], bursts.data_phases[rows], bursts.reason[rows] == NO_ROOM

@@ -13,7 +13,7 @@ from pcitrace.traffic.csr import join_attempts
 from pcitrace.traffic.dma import CHEAPEST, EITHER_TAIL, LEFT_OVER, Dma, Kind
 from pcitrace.traffic.pieces import Pieces
 
-__all__ = ["Claims", "as_read", "begun_again", "claiming", "claims"]
+__all__ = ["FRAME_KINDS", "Claims", "as_read", "begun_again", "claiming", "claims"]
 
 FRAME_KINDS = (Kind.SEND_DATA, Kind.RECEIVE_DATA)
 """What segments of the two tracks carry."""
