@@ -678,8 +678,10 @@ def rings(clks: list[tuple[int, int]], address: int = -1, pause_us: float = 0.1)
         ([(3, 3)] * 5 + [(3, 8)], [False] * 5 + [True]),
         ([(3, 3)] * 4 + [(3, 2)] * 2, [True] * 6),
         ([(7, 3), (8, 3), (5, 3), (6, 3)], [False] * 4),
+        ([(3, 8)] * 5 + [(3, -1)], [True] * 5 + [False]),
+        ([(3, 3)] * 4 + [(-1, 8)], [False] * 5),
     ],
-    ids=["longer", "as long", "one", "now so and now so", "the one before is read"],
+    ids=["longer", "as long", "one", "now so and now so", "the one before is read", "cut", "the one before is cut"],
 )
 def test_a_last_access_that_takes_its_time_may_be_a_read(clks: list[tuple[int, int]], may: list[bool]) -> None:
     seen, last = rings(clks)
@@ -692,8 +694,14 @@ def test_a_last_access_that_takes_its_time_may_be_a_read(clks: list[tuple[int, i
 
 @pytest.mark.parametrize(
     ("clks", "may"),
-    [([1] * 8 + [5], [False] * 8 + [True]), ([1, 2, 1, 2, 1], [False] * 5), ([2] * 8 + [1], [False] * 9)],
-    ids=["one is slow", "any may be", "one is fast"],
+    [
+        ([1] * 8 + [5], [False] * 8 + [True]),
+        ([1, 2, 1, 2, 1], [False] * 5),
+        ([2] * 8 + [1], [False] * 9),
+        ([-1] * 3 + [1] * 2 + [5] + [1] * 3, [False] * 5 + [True] + [False] * 3),
+        ([-1], [False]),
+    ],
+    ids=["one is slow", "any may be", "one is fast", "no data of three", "no data"],
 )
 def test_what_takes_longer_than_other_rings_may_be_a_read(clks: list[int], may: list[bool]) -> None:
     seen: Any = type("Seen", (SimpleNamespace,), {"__len__": lambda self: len(clks)})(latency_clks=np.array(clks))

@@ -19,7 +19,8 @@ reread, ring) in none of 155, and behind reads (cut-through) in none of 43."""
 def reads_back(rings: Integers, csr: LookedAt) -> Booleans:
     """Return of which sends the last access may be a read, which only sees to it that the ring before it arrives.
 
-    `rings`: the last access of each send; -1 for none, and of those beyond what was read nothing is said.
+    `rings`: the last access of each send; -1 for none. Nothing is said of those beyond what was read, and of those whose
+    data, or those of the access before, were not seen.
 
     Drivers read a register behind a posted write for that (PCI 2.2, 3.2.5). Without C/BE# it shows in nothing but its
     time: a read has a clock more for the turn of the bus (3.3.1), and the card has to fetch the value; one that is
@@ -33,6 +34,7 @@ def reads_back(rings: Integers, csr: LookedAt) -> Booleans:
         return behind
     sends = np.flatnonzero((rings > 0) & (rings < len(csr)))
     sends = sends[csr.first_attempt_us[rings[sends]] - csr.end_us[rings[sends] - 1] <= CHAIN_US]
+    sends = sends[np.minimum(csr.latency_clks[rings[sends]], csr.latency_clks[rings[sends] - 1]) >= 0]
     last, before = rings[sends], rings[sends] - 1
     behind[sends] = True
     slower[sends] = csr.latency_clks[last] > csr.latency_clks[before]
@@ -47,6 +49,7 @@ def slow(rings: Integers, csr: LookedAt) -> Booleans:
     Of a host (`realcards`, sk98 27, 16 channels) whose doorbells took a clock a read of 5 clocks seemed to ring once.
     """
     known = (rings >= 0) & (rings < len(csr))
+    known[known] = csr.latency_clks[rings[known]] >= 0
     may = np.zeros(len(rings), dtype=bool)
     if known.any():
         clks = csr.latency_clks[rings[known]]
