@@ -19,8 +19,8 @@ reread, ring) in none of 155, and behind reads (cut-through) in none of 43."""
 def reads_back(rings: Integers, csr: LookedAt) -> Booleans:
     """Return of which sends the last access may be a read, which only sees to it that the ring before it arrives.
 
-    `rings`: the last access of each send; -1 for none. Nothing is said of those beyond what was read, and of those whose
-    data, or those of the access before, were not seen.
+    `rings`: the last access of each send; -1 for none. Nothing is said of those beyond what was read, and of those
+    whose data, or those of the access before, were not seen.
 
     Drivers read a register behind a posted write for that (PCI 2.2, 3.2.5). Without C/BE# it shows in nothing but its
     time: a read has a clock more for the turn of the bus (3.3.1), and the card has to fetch the value; one that is
