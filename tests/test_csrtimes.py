@@ -657,6 +657,13 @@ def test_a_reading_is_taken_once_for_each_way_to_begin() -> None:
     assert reader.after(free) is reader.after(dataclasses.replace(free, cost=0.0))
 
 
+def test_where_registers_tell_the_reading_must_say_what_the_rules_say() -> None:
+    rule, found, margin = np.array([5, 5, 5, -1]), np.array([5, 5, 6, 5]), np.array([4.0, 3.9, 40.0, 1.0])
+    no, yes = np.zeros(4, dtype=bool), np.ones(4, dtype=bool)
+    assert _Said(rule, found, no, yes, True).weak(margin).tolist() == [False, True, True, False]
+    assert not _Said(rule, found, no, yes, False).weak(margin).any()
+
+
 def rings(clks: list[tuple[int, int]], address: int = -1, pause_us: float = 0.1) -> tuple[Any, np.ndarray]:
     """Doorbells of two accesses each, which take so many clocks; and the last access of each."""
     first_us = np.arange(len(clks)) * 10.0

@@ -33,7 +33,9 @@ def test_no_value_of_a_card_that_exists_is_wrong(design: str, tmp_path: Path) ->
     assert rung > 0 or design == "boomerang"
 
 
-@pytest.mark.parametrize(("design", "seed"), [("boomerang", 3), ("rtl8139", 14), ("sk98", 14)])
+@pytest.mark.parametrize(
+    ("design", "seed"), [("boomerang", 3), ("boomerang", 55), ("rtl8139", 14), ("rtl8139", 46), ("sk98", 14)]
+)
 def test_what_rings_beside_other_uses_of_its_register(design: str, seed: int, tmp_path: Path) -> None:
     """Of these most times of accesses were wrong once: the rules knew one register for one use only."""
     assert of_design(design, seed, tmp_path)[1] == 0
@@ -75,6 +77,20 @@ def test_a_frame_begins_behind_the_header_of_the_card(tmp_path: Path) -> None:
     right, wrong, _ = of_design("rtl8139", 33, tmp_path)
     assert wrong == 0
     assert right >= 260
+
+
+def test_a_header_that_no_line_shows_leaves_the_beginning_open(tmp_path: Path) -> None:
+    """Of 36 receives the second word of five came later than the two clocks that are the same here: nine may have."""
+    right, wrong, _ = of_design("rtl8139", 56, tmp_path, "control16")
+    assert wrong == 0
+    assert right >= 243
+
+
+def test_descriptors_fetched_last_are_no_frame(tmp_path: Path) -> None:
+    """An Intel 8254x fetched 384 bytes of them, and its bus went on for 50 us; no frame had waited for more than 22."""
+    right, wrong, _ = of_design("e1000", 55, tmp_path)
+    assert wrong == 0
+    assert right >= 217
 
 
 def test_a_frame_that_is_longer_than_its_own_on_the_wire_is_another(tmp_path: Path) -> None:

@@ -33,6 +33,7 @@ OWN = "card.toml"
         ("other-master", 35, ANOTHER, {"csr_first": 61, "csr_last": 61}),
         ("groups", 46, ANOTHER, {"csr_first": 46, "csr_last": 46}),
         ("ring", 54, ANOTHER, {"csr_last": 51}),
+        ("ring", 83, "generic", {"dma_start": 46, "wire_start": 46, "rx_dma_end": 46}),
         ("tiny", 48, "generic", {"dma_start": 60, "wire_start": 63, "rx_dma_start": 63}),
         ("scatter-gather", 66, "generic", {"dma_start": 56, "dma_end": 27, "length": 56}),
         ("cut-through", 64, OWN, {"rx_dma_start": 40, "rx_dma_end": 40}),

@@ -125,10 +125,10 @@ def build(
     judge(ends, columns, readings, by_rule, contests or {})
     del by_rule, contests  # a long capture's are a tenth of its memory
     unsure.beginnings(ends, columns)
+    unsure.headers(ends, columns)
     unsure.parts(ends, columns)
     unsure.padding(ends, columns)
-    if readings:
-        unsure.lengths(ends, columns)
+    unsure.lengths(ends, columns)
     columns = _only(~_never_sent(ends, columns), columns, drops)
     all_rows = len(columns["sender"])
     columns = _only(_supported(columns), columns, drops)

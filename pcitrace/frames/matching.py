@@ -31,6 +31,9 @@ __all__ = ["Matched", "match_hosts"]
 STRAY = 0.1
 """Share of the sends that may be on no wire and are then no frames; a read on no wire is a descriptor."""
 
+MUCH_LONGER = 2.0
+"""A read that was not on the wire after so many times the longest that any other took is no frame. A judgement."""
+
 LACKING = 0.1
 """Share of frames that must have a partner only if wire and DMA overlap."""
 
@@ -108,7 +111,7 @@ def _one_direction(
     sequence_numbers(rows, mine, theirs, sequence)
     rows["doubtful"] = np.isin(rows["wire_row"], found.doubtful_wire)
     if wire is not None:
-        rows = _on_wire(rows, wire)
+        rows = _on_wire(rows, wire, mine.host.traffic.dma.bus.last_data_us)
     end, used = (mine, NONE) if theirs is None else (theirs, found.receive)
     unused = end.receives[~np.isin(np.arange(len(end.receives)), used)]
     received = Received(end.host.traffic.joined, end.receives, unused, end.receives[found.doubtful], end.host.begin_us)
@@ -244,14 +247,20 @@ def _arrived(on_wire: Side, receive: Side, theirs: Ends) -> tuple[Integers, Inte
     return i, j
 
 
-def _on_wire(rows: dict[str, Any], wire: WireFrames) -> dict[str, Any]:
+def _on_wire(rows: dict[str, Any], wire: WireFrames, moved_us: Floats) -> dict[str, Any]:
     """Leave out the few reads that became no frame on the wire although later ones did: descriptors, not frames.
 
+    Also those after which this bus went on for so long, as `moved_us` says, that any other frame would have been on
+    the wire: the last descriptors that a host fetched for what it receives (`realcards`, e1000 55) had 384 bytes.
     Where many became none, the wire is another's or the reading of the bus is wrong, and all is shown.
     """
     last_us = np.nanmax(wire.start_us, initial=-np.inf)
+    sent = (rows["send_row"] >= 0) & (rows["wire_row"] >= 0)
+    waited_us = wire.start_us[rows["wire_row"][sent]] - rows["dma_start_us"][sent]
+    free_us = np.fmax(rows["dma_start_us"], np.nanmax(wire.end_us, initial=-np.inf))
+    late_us = np.nanmax(moved_us, initial=-np.inf) - MUCH_LONGER * np.nanmax(waited_us, initial=0.0)
     idle = (rows["send_row"] >= 0) & (rows["wire_row"] < 0) & (rows["receive_row"] < 0)
-    idle &= rows["dma_start_us"] < last_us
+    idle &= (rows["dma_start_us"] < last_us) | (free_us < late_us) & (waited_us > 0).any()
     if not idle.any() or idle.sum() > max(1.0, STRAY * len(idle)):
         return rows
     return {name: values[~idle] for name, values in rows.items()}
@@ -271,6 +280,10 @@ def _match(earlier: Side, later: Side, after_end: bool, lossless: bool = False) 
     """
     i, j = match(earlier, later, after_end)
     by_content = bool((earlier.key != 0).any() and (later.key != 0).any())
+    if lossless and not after_end and len(i) and i[0] > 0 and j[-1] < len(later) - 1:
+        # What was read first goes out first, and what went out last was read.
+        other_i, other_j = match(earlier, later, True)
+        return (other_i, other_j) if len(other_i) == min(len(earlier), len(later)) else (i, j)
     if not after_end or (by_content and len(i) == min(len(earlier), len(later))):
         return i, j
     other_i, other_j = match(earlier, later, False)
