@@ -36,8 +36,13 @@ if TYPE_CHECKING:
 __all__ = ["burst_margins", "doubted", "in_turn", "judge", "moves_data", "problem", "silent", "wired"]
 
 TOLD = 0.25
+"""Where the data of a smaller share of the frames on a wire were found in a host's memory, none is sure. And of a
+smaller share of the sends nothing is known of what rang for them. A judgement."""
+
+LEARNED = 0.6
 """Where a smaller share of a host's frames of one direction are sure at both edges, none is: the table has not learned
-this card. On the tiny frames among those ten cards, 2 of the 49 edges that stood out were wrong."""
+this card. Of generated cards (`cardbench` 80 to 86, 16 channels, three profiles) 15 of 1,615 edges that stood out so
+were wrong, of five of 56 hosts; where more frames were sure, none of 33,741."""
 
 MOST = 0.5
 """Where the rules found a smaller share of the frames on a wire in a host's memory, what they left over is this share
@@ -480,14 +485,14 @@ def _share_heard(columns: dict[str, Any], name: str, side: int) -> float:
 
 
 def _only_where_told(margins: Floats, least: Floats, place: Floats, rows: Integers) -> None:
-    """Make the margins of some frames 0 where too few of them are sure: see `TOLD`.
+    """Make the margins of some frames 0 where too few of them are sure: see `LEARNED`.
 
     A table that is sure of nearly all where they are has learned this card, though one edge of each may be doubted.
     """
     mine = margins[rows]
     some = ~np.isnan(mine).any(axis=1)
     told = (mine[some] >= least[rows][some]).all(axis=1)
-    if some.any() and told.mean() < TOLD and (place[rows][some] >= SURE).mean() < COMPLETE:
+    if some.any() and told.mean() < LEARNED and (place[rows][some] >= SURE).mean() < COMPLETE:
         margins[rows] = np.minimum(mine, 0.0)
 
 

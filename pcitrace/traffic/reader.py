@@ -52,7 +52,7 @@ from pcitrace.traffic.named import Words
 from pcitrace.traffic.peaks import peaked, peaks
 from pcitrace.traffic.period import as_well_later
 from pcitrace.traffic.pieces import Pieces
-from pcitrace.traffic.spare import not_needed, unlike_others
+from pcitrace.traffic.spare import may_turn, not_needed, unlike_others
 from pcitrace.traffic.stated import Stated
 from pcitrace.traffic.variants import ALIKE_WAYS, Able, read_again, shifts, variants
 
@@ -209,6 +209,7 @@ class Reader:
                 reading = replace(reading, margins=np.where((reading.track == SEND)[:, None], 0.0, reading.margins))
             reading = not_needed(self.pieces, reading, side, goals, self.goals(side, bare))
             reading = unlike_others(self.pieces, reading, side, goals)
+            reading = may_turn(self.pieces, reading, side, goals, self.write != 1 - side)
         return reading
 
     def later(self, reading: Reading) -> bool:
