@@ -703,7 +703,7 @@ def test_a_last_access_that_takes_its_time_may_be_a_read(clks: list[tuple[int, i
     ("clks", "may"),
     [
         ([1] * 8 + [5], [False] * 8 + [True]),
-        ([1, 2, 1, 2, 1], [False] * 5),
+        ([1, 2, 1, 2, 1], [True] * 5),
         ([2] * 8 + [1], [False] * 9),
         ([-1] * 3 + [1] * 2 + [5] + [1] * 3, [False] * 5 + [True] + [False] * 3),
         ([-1], [False]),
