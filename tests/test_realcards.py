@@ -41,9 +41,7 @@ def test_what_rings_beside_other_uses_of_its_register(design: str, seed: int, tm
     assert of_design(design, seed, tmp_path)[1] == 0
 
 
-@pytest.mark.parametrize(
-    ("design", "seed"), [("rtl8139", 4), ("rtl8139", 26), ("tg3", 1), ("rhine", 2), ("rhine", 21), ("rhine", 62)]
-)
+@pytest.mark.parametrize(("design", "seed"), [("rtl8139", 4), ("rtl8139", 26), ("tg3", 1), ("rhine", 2), ("rhine", 21)])
 def test_what_is_read_behind_a_ring_to_flush_it_rings_for_nothing(design: str, seed: int, tmp_path: Path) -> None:
     """Without AD the read was given as the last access, once for each frame of these.
 
@@ -62,6 +60,7 @@ def test_what_is_read_behind_a_ring_to_flush_it_rings_for_nothing(design: str, s
         ("eepro100", 39, "control16", 220),
         ("dp83820", 38, "control16", 278),
         ("dp83815", 59, "control16", 110),
+        ("rhine", 62, "control16", 150),
     ],
 )
 def test_what_seemed_likelier_than_the_truth_is_null(
@@ -69,7 +68,7 @@ def test_what_seemed_likelier_than_the_truth_is_null(
 ) -> None:
     """Of the RTL8169 the acknowledgements of interrupts seemed to ring; each send of the BCM570x and of the 82557
     seemed to begin with its descriptor; frames of the DP83820 were a byte too short, a word in their middle missing;
-    those of the DP83815 seemed to begin with the third piece of the frame before.
+    those of the DP83815 seemed to begin with the third piece of the frame before. Of the Rhine a read seemed to ring.
     """
     found = of_design(design, seed, tmp_path, kind)
     assert found[1] == 0

@@ -693,7 +693,7 @@ class _Said:
         queue is let go on by what is written behind its list. Where it had the same, but at less than 4 nats, 16 of 211
         were, all of one RTL8139 that read a frame before each that it sent; above that none of 5,640.
         """
-        return (self.rule >= 0) & self.tells & ((self.rule != self.found) | (margin < AGREED))
+        return np.asarray((self.rule >= 0) & self.tells & ((self.rule != self.found) | (margin < AGREED)))
 
 
 def _spread(read: Doorbells, count: int) -> Doorbells:
