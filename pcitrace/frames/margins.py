@@ -41,8 +41,8 @@ smaller share of the sends nothing is known of what rang for them. A judgement."
 
 LEARNED = 0.6
 """Where a smaller share of a host's frames of one direction are sure at both edges, none is: the table has not learned
-this card. Of generated cards (`cardbench` 80 to 86, 16 channels, three profiles) 15 of 1,615 edges that stood out so
-were wrong, of five of 56 hosts; where more frames were sure, none of 33,741."""
+this card. Of generated cards (`cardbench` 80 to 86, 16 channels, three profiles) 15 of 1,703 edges that stood out so
+were wrong, of five of 52 hosts; where more frames were sure, none of 33,741."""
 
 MOST = 0.5
 """Where the rules found a smaller share of the frames on a wire in a host's memory, what they left over is this share

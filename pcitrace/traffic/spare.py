@@ -109,7 +109,7 @@ def may_turn(pieces: Pieces, reading: Reading, track: int, goals: Goals, like: B
     target, left = reading.target[rows[head]], np.cumsum((reading.track < 0) & like)
     inside = left[rows[tail]] > left[rows[head]]
     margins = reading.margins.copy()
-    if np.ptp(goals.least[target].astype(np.int64)) == 0 and inside.mean() >= NEARLY_ALL:
+    if goals.least[target].max() <= goals.most[target].min() and inside.mean() >= NEARLY_ALL:
         margins[rows] = 0.0
     return replace(reading, margins=margins)
 
