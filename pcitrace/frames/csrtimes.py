@@ -440,16 +440,16 @@ def _answered_by(asked: _Asked, read: Doorbells, again: Doorbells) -> _Answer:
         taken &= clear[:seen]
         # Some drivers always write something behind the ring; of others it is where something came between.
         kept &= clear[:seen] | (clear[:seen].sum() < MOSTLY * seen)
-        weak = said.weak(margin) & (edge == "last")
         if edge == "last":
             kept, taken = kept & ~reads_back(mine, head), taken & ~reads_back(found, head) & ~_with_more(read)[:seen]
-        whole = np.where(kept & ~weak, mine, np.where(taken, found, -1))
+        whole = np.where(kept, mine, np.where(taken, found, -1))
         # Beyond what was read the rules stand if they did before, for enough sends.
-        stands = seen >= BELLS and np.count_nonzero((mine < 0) | (kept & ~weak)) >= WHOLE * seen
+        stands = seen >= BELLS and np.count_nonzero((mine < 0) | kept) >= WHOLE * seen
         out.append(np.append(whole, rule[seen:] if stands else np.full(count - seen, -1)))
         margins[:seen] = np.fmin(margins[:seen], np.where((kept & (mine == found)) | taken, margin, 0.0))
     if not csr.doorbell.any():
         odd = _of_a_rare_kind(out[1], Kinds.of(head, count).number) if registers else slow(out[1], head)
+        odd[:seen] |= learned & kept & said.weak(margin) & ~_queued(rules[1][: len(read.last)], head, sends)
         out, margins[odd] = [np.where(odd, -1, one) for one in out], 0.0
     margins[:seen][(out[0][:seen] < 0) & (out[1][:seen] < 0) & (read.last[:seen] < 0)] = np.nan
     return _Answer(out[0][place], out[1][place], margins[place], by_itself[place], _spread(read, len(csr)), taught)
@@ -536,6 +536,11 @@ def _may_wait(asked: _Asked, read: Doorbells) -> Booleans:
     if not (like & ~behind & np.isin(head.first_attempt_us, asked.done_us)).any():
         may[: len(head)] = like & behind
     return may
+
+
+def _queued(last: Integers, csr: Accesses, sends: Sends) -> Booleans:
+    """Return whether doorbells wait for their sends: one for all."""
+    return np.full(1, (last >= 0).any() and waiting(last, csr.first_attempt_us, sends) >= MOSTLY)
 
 
 def _rung_for(read: Doorbells, sends: Sends) -> bool:
@@ -691,7 +696,8 @@ class _Said:
         of `cardbench` (82 to 84), `generic`, AD captured, the rules knew what rang for nearly all sends of 151 hosts.
         Where the reading had another access, on six hosts, 59 of 172 times were wrong, on three of them: a 3C905's
         queue is let go on by what is written behind its list. Where it had the same, but at less than 4 nats, 16 of 211
-        were, all of one RTL8139 that read a frame before each that it sent; above that none of 5,640.
+        were, all of one RTL8139 that received a frame before each that it sent; above that none of 5,640. Where
+        doorbells wait for their sends by the rules, they tell more: the reading takes what comes just before each.
         """
         return np.asarray((self.rule >= 0) & self.tells & ((self.rule != self.found) | (margin < AGREED)))
 
