@@ -94,15 +94,24 @@ def test_what_is_behind_the_last_frame_does_not_part_it(tmp_path: Path) -> None:
     assert len(found.table) == 24
 
 
-@pytest.mark.parametrize(("sure", "placed", "told"), [(2, 2, False), (3, 0, True), (0, 10, True)])
-def test_where_few_frames_are_sure_none_is(sure: int, placed: int, told: bool) -> None:
-    """A quarter must be sure at both edges, or nearly all of where they lie; else the table has not learned it."""
+@pytest.mark.parametrize(
+    ("sure", "placed", "share", "told"),
+    [
+        (2, 2, margins.TOLD, False),
+        (3, 0, margins.TOLD, True),
+        (0, 10, margins.TOLD, True),
+        (5, 2, margins.LEARNED, False),
+        (6, 0, margins.LEARNED, True),
+    ],
+)
+def test_where_few_frames_are_sure_none_is(sure: int, placed: int, share: float, told: bool) -> None:
+    """So many must be sure at both edges, or nearly all of where they lie; else the table has not learned the card."""
     nats = np.full((10, 2), 3.0)
     nats[:sure] = SURE
     place, least = np.full(10, 3.0), np.full((10, 2), SURE)
     place[:placed] = SURE
     found = nats.copy()
-    margins._only_where_told(found, least, place, np.arange(10))
+    margins._only_where_told(found, least, place, (np.arange(10), share))
     assert (found == (nats if told else np.zeros_like(nats))).all()
 
 

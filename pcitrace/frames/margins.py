@@ -36,13 +36,14 @@ if TYPE_CHECKING:
 __all__ = ["burst_margins", "doubted", "in_turn", "judge", "moves_data", "problem", "silent", "wired"]
 
 TOLD = 0.25
-"""Where the data of a smaller share of the frames on a wire were found in a host's memory, none is sure. And of a
-smaller share of the sends nothing is known of what rang for them. A judgement."""
+"""Where a smaller share of a host's frames of one direction are sure at both edges, none is; nor where the data of a
+smaller share of the frames on a wire were found in its memory. And of a smaller share of the sends nothing is known of
+what rang for them. A judgement."""
 
 LEARNED = 0.6
-"""Where a smaller share of a host's frames of one direction are sure at both edges, none is: the table has not learned
-this card. Of generated cards (`cardbench` 80 to 86, 16 channels, three profiles) 15 of 1,703 edges that stood out so
-were wrong, of five of 52 hosts; where more frames were sure, none of 33,741."""
+"""The same share without addresses, but with the wires of these frames: the table has not learned this card. Of
+generated cards (`cardbench` 80 to 86, 16 channels, three profiles) 15 of 1,703 edges that stood out so were wrong, of
+five of 52 hosts; where more frames were sure, none of 33,741."""
 
 MOST = 0.5
 """Where the rules found a smaller share of the frames on a wire in a host's memory, what they left over is this share
@@ -364,7 +365,8 @@ def judge(
         heard = not deaf and all(_heard(columns, name, side) for side in EDGES) and not _answered(ends[name])
         for side in EDGES:
             rows = _rows(columns, name, side)
-            _only_where_told(margins[side], least[side], place[side], rows)
+            share = TOLD if unseen[rows].any() or ends[name].host.traffic.dma.bus.has_address else LEARNED
+            _only_where_told(margins[side], least[side], place[side], (rows, share))
             if not heard:
                 margins[side][rows] = np.minimum(margins[side][rows], 0.0)
     match = _as_held_against(margins, unseen)
@@ -484,15 +486,15 @@ def _share_heard(columns: dict[str, Any], name: str, side: int) -> float:
     return float((columns[burst][seen] >= 0).mean()) if seen.any() else 1.0
 
 
-def _only_where_told(margins: Floats, least: Floats, place: Floats, rows: Integers) -> None:
-    """Make the margins of some frames 0 where too few of them are sure: see `LEARNED`.
+def _only_where_told(margins: Floats, least: Floats, place: Floats, asked: tuple[Integers, float]) -> None:
+    """Make the margins of some frames 0 where a smaller share of them is sure: see `LEARNED`.
 
     A table that is sure of nearly all where they are has learned this card, though one edge of each may be doubted.
     """
-    mine = margins[rows]
+    (rows, share), mine = asked, margins[asked[0]]
     some = ~np.isnan(mine).any(axis=1)
     told = (mine[some] >= least[rows][some]).all(axis=1)
-    if some.any() and told.mean() < LEARNED and (place[rows][some] >= SURE).mean() < COMPLETE:
+    if some.any() and told.mean() < share and (place[rows][some] >= SURE).mean() < COMPLETE:
         margins[rows] = np.minimum(mine, 0.0)
 
 

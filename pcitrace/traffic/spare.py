@@ -95,8 +95,8 @@ def unlike_others(pieces: Pieces, reading: Reading, track: int, goals: Goals) ->
 
 
 def may_turn(pieces: Pieces, reading: Reading, track: int, goals: Goals, like: Booleans) -> Reading:
-    """Return the reading with no edge that is sure of equal frames of which nearly all have inside what is no part of
-    them: each may begin behind that, and end with what seems to be the beginning of the next.
+    """Return the reading with no edge that is sure of equal frames if nearly all have inside their shortest piece, and
+    what is no part of them: each may begin behind that, and end with what seems to be the beginning of the next.
 
     `like` are the pieces that go the same way as the track's. A National DP83815 that sent a stream of equal frames
     (`realcards` 59, 16 channels) read each while the one before was on the wire, and then waited 42 us. That each ended
@@ -107,7 +107,8 @@ def may_turn(pieces: Pieces, reading: Reading, track: int, goals: Goals, like: B
     if not len(rows) or pieces.bus.has_address:
         return reading
     target, left = reading.target[rows[head]], np.cumsum((reading.track < 0) & like)
-    inside = left[rows[tail]] > left[rows[head]]
+    size = pieces.bus.data_phases[rows]
+    inside = (left[rows[tail]] > left[rows[head]]) & (size[tail] > np.minimum.reduceat(size, head))
     margins = reading.margins.copy()
     if goals.least[target].max() <= goals.most[target].min() and inside.mean() >= NEARLY_ALL:
         margins[rows] = 0.0
