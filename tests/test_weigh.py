@@ -109,6 +109,14 @@ def test_cards_on_which_nothing_was_tuned(family: str, seed: int, profile: str, 
     assert (scored.extra, scored.crossed, scored.lost_rx) == (0, 0, 0)
 
 
+def test_a_send_that_is_null_tells_no_length(tmp_path: Path) -> None:
+    """Two sends of 32 bytes were taken for descriptors of 24: their edges were null, and 10 bytes their lengths."""
+    bench = Bench("tiny", 83)
+    scored = score(bench, analysed(bench, tmp_path, "card.toml").table, "control16")
+    assert scored.total()["wrong"] == 0
+    assert scored.fields["length"]["right"] >= 50
+
+
 @pytest.mark.parametrize(
     ("family", "seed", "kind", "profile", "least"),
     [
