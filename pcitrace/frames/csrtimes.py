@@ -449,7 +449,7 @@ def _answered_by(asked: _Asked, read: Doorbells, again: Doorbells) -> _Answer:
         margins[:seen] = np.fmin(margins[:seen], np.where((kept & (mine == found)) | taken, margin, 0.0))
     if not csr.doorbell.any():
         odd = _of_a_rare_kind(out[1], Kinds.of(head, count).number) if registers else slow(out[1], head)
-        odd[:seen] |= learned & kept & said.weak(margin) & ~_queued(rules[1][: len(read.last)], head, sends)
+        odd[:seen] |= learned & kept & said.weak(margin) & (not _queued(rules[1][: len(read.last)], head, sends))
         out, margins[odd] = [np.where(odd, -1, one) for one in out], 0.0
     margins[:seen][(out[0][:seen] < 0) & (out[1][:seen] < 0) & (read.last[:seen] < 0)] = np.nan
     return _Answer(out[0][place], out[1][place], margins[place], by_itself[place], _spread(read, len(csr)), taught)
@@ -538,9 +538,9 @@ def _may_wait(asked: _Asked, read: Doorbells) -> Booleans:
     return may
 
 
-def _queued(last: Integers, csr: Accesses, sends: Sends) -> Booleans:
-    """Return whether doorbells wait for their sends: one for all."""
-    return np.full(1, (last >= 0).any() and waiting(last, csr.first_attempt_us, sends) >= MOSTLY)
+def _queued(last: Integers, csr: Accesses, sends: Sends) -> bool:
+    """Return whether doorbells wait for their sends most of the time."""
+    return bool((last >= 0).any()) and waiting(last, csr.first_attempt_us, sends) >= MOSTLY
 
 
 def _rung_for(read: Doorbells, sends: Sends) -> bool:
