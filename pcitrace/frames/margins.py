@@ -43,8 +43,8 @@ what rang for them. A judgement."""
 LEARNED = 0.6
 """The same share without addresses, but with the wires of these frames: the table has not learned this card. Of
 generated cards (`cardbench` 80 to 86, 16 channels, three profiles) 15 of 1,703 edges that stood out so were wrong, of
-five of 52 hosts; where more frames were sure, none of 33,741. On the ten cards of another maker it takes 28 edges, all of
-which were right."""
+five of 52 hosts; where more frames were sure, none of 33,741. On the ten cards of another maker it
+takes 28 edges, all of them right."""
 
 MOST = 0.5
 """Where the rules found a smaller share of the frames on a wire in a host's memory, what they left over is this share
