@@ -231,8 +231,9 @@ class _Parts:
     def other_than(self, other: _Parts, sends: bool) -> Booleans:
         """Return in which doorbells a register is that the other host has not in its own, or uses without sending."""
         if sends:
-            each = np.unique(np.stack([other.register, other.bell])[:, other.known[other.bell]], axis=1)[0]
-            register, count = np.unique(each, return_counts=True)
+            sure, bells = other.known[other.bell], len(other.known)
+            of_bell = np.unique((other.register * bells + other.bell)[sure])
+            register, count = np.unique(of_bell // bells, return_counts=True)
             strange = ~np.isin(self.register, register[count >= NEARLY_ALL * other.known.sum()])
         else:
             strange = np.isin(self.register, other.used)

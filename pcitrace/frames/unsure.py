@@ -186,15 +186,16 @@ def padding(ends: Mapping[str, Ends], columns: dict[str, Any]) -> None:
     """
     for name, sent, received in _first_bytes(ends):
         rows = np.flatnonzero((columns["sender"] == name) & (columns["send_row"] >= 0))
+        rows = rows[sent.length[columns["send_row"][rows]] < LEAST_FRAME_BYTES]
         at = columns["receive_row"][rows]
         sent, theirs = sent.take(columns["send_row"][rows]), received.take(np.maximum(at, 0))
         begin, until = sent.length + UNALIGNED, np.minimum(theirs.length, LEAST_FRAME_BYTES)
         added = (np.arange(HEAD) >= begin[:, None]) & (np.arange(HEAD) < until[:, None])
-        short = sent.length < LEAST_FRAME_BYTES
-        missing = (at >= 0) & short & (added & (theirs.data != 0)).any(axis=1)
-        strange = missing & ~begins_alike(sent, theirs)
+        missing = (at >= 0) & (added & (theirs.data != 0)).any(axis=1)
+        strange = np.flatnonzero(missing)
+        strange = strange[~begins_alike(sent.take(strange), theirs.take(strange))]
         columns[EDGES[SEND][0]][rows[strange]] = np.nan
-        rows = rows[missing | (missing.any() & short & (at < 0))]
+        rows = rows[missing | (missing.any() & (at < 0))]
         columns[EDGES[SEND][1]][rows] = np.nan
         columns[COLUMNS[SEND][2]][rows] = 0.0
         columns["length_bytes"][rows], columns["length_exact"][rows] = LEAST_USER_BYTES, False
