@@ -73,7 +73,20 @@ def frames(
     return analysis.frames(run, profile=profile, nic_grants=nics, host_grants=hosts)
 
 
-def settle(run: Run, stated: Sequence[str]) -> None:
-    """Have all that is worked out of a bare capture go by what is stated; a run folder says it itself."""
-    if run.folder is None and stated:
-        run.once("frames", lambda: frames(run, stated))
+def settle(run: Run, stated: Sequence[str], profile: str | None = None) -> None:
+    """Have all that is worked out of a run go by what is stated; a run folder says itself which initiators are NICs.
+
+    Parameters
+    ----------
+    run : Run
+    stated : sequence of str
+        ``NAME=GNT2#``.
+    profile : str, optional
+        Of the NICs.
+    """
+    from pcitrace import analysis
+
+    if run.folder is None and (stated or profile is not None):
+        run.once("frames", lambda: frames(run, stated, profile=profile))
+    elif profile is not None:
+        run.once("frames", lambda: analysis.frames(run, profile=profile))

@@ -270,6 +270,27 @@ def test_report_and_json_at_once(folder: Path, tmp_path: Path, capsys: pytest.Ca
     assert (tmp_path / "r.html").read_text().startswith("<!doctype html>")
 
 
+def test_another_profile_counts_and_is_said(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    wrong = tmp_path / "wrong.toml"
+    wrong.write_text(
+        'format = 1\nname = "wrong"\ntitle = "another card"\nsources = ["this test"]\n[dma]\nreceive_fcs = true\n'
+    )
+    told = {}
+    for profile in ([], ["--profile", str(wrong)]):
+        page = tmp_path / "r.html"
+        assert main(["report", str(folder), "-o", str(page), "--json", *profile]) == 0
+        told[len(profile)] = without_tags(page.read_text()), json.loads(capsys.readouterr().out)["findings"]
+    assert "wrong, instead of acenic as run.toml says" in told[2][0]
+    assert "as run.toml says" not in told[0][0].replace("(as run.toml says)", "")
+    assert any("receive_fcs" in finding for finding in told[2][1])
+    assert not any("receive_fcs" in finding for finding in told[0][1])
+
+
+def test_windows_take_the_profiles_of_the_run(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", str(folder), "--json", "--profile", "generic", "--workers", "2"]) == 2
+    assert "put --profile there" in capsys.readouterr().err
+
+
 def test_neither_page_nor_json_is_wrong_usage(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", str(folder)]) == 2
     assert capsys.readouterr().err == "pcitrace report: give -o REPORT.html, --json, or both\n"

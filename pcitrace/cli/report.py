@@ -14,6 +14,7 @@ examples:
   pcitrace report RUN -o report.html       one page with figures, tables and definitions; needs no other file
   pcitrace report RUN -o report.pdf        the same, printed by Chromium or Chrome
   pcitrace report RUN --json               all numbers, each with value, sigma, n and source
+  pcitrace report RUN --profile card.toml -o report.html    with what `pcitrace learn` wrote, or the data sheet says
   pcitrace report RUN --json --scheduler tcp://head:8786    frames are followed in windows, on all its workers
 
 RUN is a run folder; of a bare capture the link is not known, so there is no t_nic.
@@ -27,6 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "-o", "--output", metavar="REPORT.html", help="write the page; as PDF where the name ends in .pdf"
     )
     add_json(parser, "print all numbers as JSON")
+    parser.add_argument("--profile", metavar="NIC", help="NIC profile instead of what run.toml says: a name or a .toml")
     add_grants(parser)
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--scheduler", metavar="ADDRESS", help="follow the frames on the workers of this Dask scheduler")
@@ -45,10 +47,14 @@ def run(args: argparse.Namespace) -> int:
     if args.output is None and not args.json:
         print("pcitrace report: give -o REPORT.html, --json, or both", file=sys.stderr)
         return 2
+    elsewhere = args.scheduler is not None or args.workers is not None
+    if args.profile is not None and elsewhere:
+        print("pcitrace report: windows take the profiles of run.toml: put --profile there", file=sys.stderr)
+        return 2
     _give_back_arrays()
     opened = open_run(args)
-    granted.settle(opened, args.grant)
-    if args.scheduler is not None or args.workers is not None:
+    granted.settle(opened, args.grant, args.profile)
+    if elsewhere:
         from pcitrace.campaign import windows
 
         windows.frames(opened, args.scheduler, args.workers, lambda line: print(f"pcitrace: {line}", file=sys.stderr))

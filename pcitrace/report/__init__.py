@@ -60,7 +60,7 @@ def page(results: Results) -> str:
     run = results.run
     said = run.folder.run if run.folder is not None else {}
     # To read the captures for their hashes takes as long as some of the figures.
-    made_of, sections = each(lambda make: make(), (partial(provenance, run), partial(_sections, results)))
+    made_of, sections = each(lambda make: make(), (partial(provenance, results), partial(_sections, results)))
     return rendered(
         "page.html",
         title=said.get("title") or run.path.resolve().name,

@@ -7,29 +7,31 @@ from typing import Any
 
 import pcitrace
 from pcitrace import analysis
+from pcitrace.results import Results
 from pcitrace.run import Run
 
 __all__ = ["provenance"]
 
 
-def provenance(run: Run) -> list[tuple[str, list[tuple[str, str]]]]:
+def provenance(results: Results) -> list[tuple[str, list[tuple[str, str]]]]:
     """Return titled lists of what is known about a run.
 
     Parameters
     ----------
-    run : Run
+    results : Results
 
     Returns
     -------
     list of (str, list of (str, str))
         Title of each list, and its entries by name.
     """
+    run = results.run
     said: dict[str, Any] = run.folder.run if run.folder is not None else {}
     link = {**said.get("link", {})}
     parts = [
         ("Run", _entries({"path": str(run.path), **{key: said[key] for key in _RUN if key in said}})),
         *((f"Capture {number}", _capture(run, number)) for number in range(len(run.captures))),
-        *((f"Host {name}", _host(run, name)) for name in run.buses),
+        *((f"Host {name}", _host(results, name)) for name in run.buses),
         ("Link", _entries(link)),
         ("Test", _entries(said.get("test", {}))),
         ("Simulation", _simulation(said.get("simulation", {}))),
@@ -60,9 +62,13 @@ def _capture(run: Run, number: int) -> list[tuple[str, str]]:
     return _entries({"file": capture.path.name, "content": capture.summary, "sha256": computed + checked, **stated})
 
 
-def _host(run: Run, name: str) -> list[tuple[str, str]]:
-    bus = run[name]
-    stated = run.folder.run["hosts"][name] if run.folder is not None else {}
+def _host(results: Results, name: str) -> list[tuple[str, str]]:
+    run, bus = results.run, results.run[name]
+    stated = dict(run.folder.run["hosts"][name]) if run.folder is not None else {}
+    if name in results.frames.hosts:
+        used, said = results.frames.hosts[name].windows.profile, run.folder.profile(name) if run.folder else None
+        if used != said:
+            stated["profile"] = used.name if said is None else f"{used.name}, instead of {said.name} as run.toml says"
     clock = None if bus.clock_mhz is None else f"{bus.clock_mhz:.6g} MHz measured"
     return _entries({"lines": " ".join(bus.lines), "clock": clock, **stated})
 
