@@ -13,7 +13,7 @@ import pcitrace
 from pcitrace import analysis, profiles
 from pcitrace.frames import csrtimes, doorbells
 from pcitrace.frames.accesskinds import as_often, commands, in_array, in_turn, of_lanes
-from pcitrace.frames.csrtimes import _of_a_rare_kind, _of_another, _Said
+from pcitrace.frames.csrtimes import _of_a_rare_kind, _of_a_rare_value, _of_another, _Said
 from pcitrace.frames.doorbellcosts import LONGEST, MOST, Known, Reader, Usual, heads, waiting
 from pcitrace.frames.doorbells import Doorbells, find
 from pcitrace.frames.doorbellstarts import ALIKE, RULED_OUT, _leading
@@ -720,3 +720,12 @@ def test_rings_of_a_kind_that_few_are_of_are_none() -> None:
     assert _of_a_rare_kind(np.array([0, 1, 2, 3, -1, 99]), kind).tolist() == [False] * 3 + [True] + [False] * 2
     assert _of_a_rare_kind(np.array([0, 3]), kind).tolist() == [False] * 2
     assert _of_a_rare_kind(np.array([-1, -1]), kind).tolist() == [False] * 2
+
+
+def test_what_is_written_once_does_not_ring_where_one_value_does() -> None:
+    # 19 sends; a 1 was written 19 times, a 4 once, just before the last send.
+    rings, command = np.arange(1, 20), np.r_[[1] * 19, 4]
+    assert _of_a_rare_value(rings, command).tolist() == [False] * 18 + [True]
+    # Where values vary, none is another's.
+    assert not _of_a_rare_value(rings, np.arange(20) % 2).any()
+    assert not _of_a_rare_value(np.array([-1, 99]), command).any()

@@ -17,7 +17,7 @@ import numpy as np
 from pcitrace.columns import Booleans, Floats, Integers, pick, pick_us, spread_us
 from pcitrace.facts import WRITES
 from pcitrace.frames import sendstart
-from pcitrace.frames.accesskinds import CHAIN_US, Kinds, on_any_host
+from pcitrace.frames.accesskinds import CHAIN_US, Kinds, commands, on_any_host
 from pcitrace.frames.doorbellcosts import Known, Usual, heads, waiting
 from pcitrace.frames.doorbells import Doorbells, find
 from pcitrace.frames.doorbellstarts import NEARLY_ALL, RULED_OUT, WHOLE
@@ -449,7 +449,9 @@ def _answered_by(asked: _Asked, read: Doorbells, again: Doorbells) -> _Answer:
         out.append(np.append(whole, rule[seen:] if stands else np.full(count - seen, -1)))
         margins[:seen] = np.fmin(margins[:seen], np.where((kept & (mine == found)) | taken, margin, 0.0))
     if not csr.doorbell.any():
-        odd = _of_a_rare_kind(out[1], Kinds.of(head, count).number) if registers else slow(out[1], head)
+        kind = Kinds.of(head, count).number
+        odd = _of_a_rare_kind(out[1], kind) if registers else slow(out[1], head)
+        odd |= registers & (not read.in_step) & _of_a_rare_value(out[1], commands(kind, head.value, 0.0))
         odd[:seen] |= learned & kept & said.weak(margin) & (not _queued(rules[1][: len(read.last)], head, sends))
         out, margins[odd] = [np.where(odd, -1, one) for one in out], 0.0
     margins[:seen][(out[0][:seen] < 0) & (out[1][:seen] < 0) & (read.last[:seen] < 0)] = np.nan
@@ -466,6 +468,19 @@ def _of_a_rare_kind(rings: Integers, kind: Integers) -> Booleans:
     count = np.bincount(kind[rings[known]], minlength=1)
     rare = np.zeros(len(rings), dtype=bool)
     rare[known] = count[kind[rings[known]]] < MOSTLY * known.sum()
+    return rare
+
+
+def _of_a_rare_value(rings: Integers, command: Integers) -> Booleans:
+    """Return for which sends something else is written where nearly all rings write one value to one register.
+
+    A 1 in a register of a host (`realcards`, dp83820 66) lets its sends go on, a 4 what it receives. It had rung 19
+    times for 19 sends, and once with a 4, which was taken for the ring of the last one.
+    """
+    known = (rings >= 0) & (rings < len(command))
+    _, at, count = np.unique(command[rings[known]], return_inverse=True, return_counts=True)
+    rare = np.zeros(len(rings), dtype=bool)
+    rare[known] = (count[at] < count.max(initial=0)) & (count.max(initial=0) >= NEARLY_ALL * known.sum())
     return rare
 
 
