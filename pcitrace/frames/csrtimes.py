@@ -330,6 +330,7 @@ def _give(name: str, asked: _Asked, answer: _Answer, columns: dict[str, Any]) ->
         unsure |= (answer.margins[send] < ALONE) & (not told)
         unsure |= np.isnan(start_us) & _rung_inside(asked, answer)[send]
         unsure |= _caused_otherwise(last, csr, asked) | _rung_before(answer.read, asked)[send]
+        last = np.where(_of_parts(answer.read, asked), -1, last)
     first = np.where(_of_another(answer.first, last), -1, answer.first)
     for column, row in zip(TIMES, (first, last), strict=True):
         columns[column][rows] = np.where(unsure, np.nan, pick_us(csr.first_attempt_us, row)[send])
@@ -536,6 +537,22 @@ def _rung_before(read: Doorbells, asked: _Asked) -> Booleans:
     return sooner[asked.place]
 
 
+def _of_parts(read: Doorbells, asked: _Asked) -> Booleans:
+    """Return which sends may be rung for by a part of their doorbell, where no line shows registers.
+
+    A doorbell of several sends that has as many accesses for each may be as many doorbells, one behind the other: then
+    only the last send is rung for by the last access. A driver wrote two descriptors, each with a ring, within a
+    microsecond (a card of another maker, csr-descriptors): six accesses seemed to ring once for both.
+    """
+    parts = np.zeros(len(asked.sends), dtype=bool)
+    if not (asked.end.host.traffic.csr.address >= 0).any():
+        rung = read.last >= 0
+        many = np.bincount(read.last[rung], minlength=1)[read.last]
+        behind = np.append(read.last[1:] == read.last[:-1], np.zeros(min(len(read.last), 1), dtype=bool))
+        parts[: len(rung)] = rung & behind & ((read.last - read.first + 1) % np.maximum(many, 1) == 0)
+    return parts[asked.place]
+
+
 def _may_wait(asked: _Asked, read: Doorbells) -> Booleans:
     """Return which accesses may be doorbells of sends that the capture has no more: behind the last one, and like them.
 
@@ -698,7 +715,9 @@ class _Said:
         coherent = share >= WHOLE
         # Where they know most, the others differ: something else came just as a doorbell does.
         least = np.where(self.counted | (self.once & (share <= MOSTLY)), ANSWERED, ALONE)
-        kept = (same & (margin >= AGREED)) | (known & ~self.other & coherent)
+        # Where they mostly differ they agree by chance: one counts from the first send, the other from the last.
+        alike = np.count_nonzero(same) >= MOSTLY * np.count_nonzero(known & there)
+        kept = (same & (margin >= AGREED) & alike) | (known & ~self.other & coherent)
         taken = ~kept & there & (margin >= np.where(known & (not self.tells), AGAINST, least))
         # A reading that hardly knows anything has not learned this driver.
         taken &= taken.sum() >= TOLD * np.count_nonzero(~kept)

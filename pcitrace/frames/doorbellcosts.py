@@ -39,6 +39,12 @@ __all__ = ["IDLE_BELL", "LONGEST", "MOST", "Known", "Reader", "Usual", "heads", 
 NEVER_STARTING = (*NOT_STARTING, "send_ring", "send_ring_size")
 """Roles of registers that start no send."""
 
+COUNTING = 4
+"""Doorbells whose values go on as a ring's end does, from which on that tells which register it is. A judgement."""
+
+AGAIN = 0.2
+"""Share of the doorbells, at most, with which a ring begins again: no driver has one of five entries. A judgement."""
+
 LONGEST, MOST = 16, 8
 """Accesses of a doorbell, and sends that one rings for unless its value says more."""
 
@@ -211,6 +217,8 @@ class Reader:
         other.bell, other.possible, other.taught = self.kind == kind, self.possible.copy(), {}
         other.possible[:, 0] &= other.bell
         other.possible[other.bell, 1:] = False
+        other.count = np.zeros_like(self.count)
+        other.count[other.bell] = _as_a_tail(self.value[other.bell], len(self.sends))
         return other
 
     def of_first(self, sends: int) -> Reader:
@@ -236,7 +244,7 @@ class Reader:
         table = self.table(found, learner)
         table.shape -= np.log(shape, dtype=np.float32)
         read_now = read(self.items(found, learner), self.targets(found, learner), table, margins)
-        cost = read_now.cost + learner.nats - IN_STEP * self.in_step(read_now)
+        cost = read_now.cost + learner.nats - IN_STEP * self.in_step(read_now) - self.told(read_now)
         surely = None if margins else partial(self._read, found, shape, margins=True)
         return replace(read_now, cost=cost, learned=learner.nats, surely=surely)
 
@@ -251,6 +259,34 @@ class Reader:
         on = step >= 0
         each = step[on] / many[1:][on]
         return bool(len(each) >= STEPS and each[0] > 0 and np.ptp(each) == 0 and self.value[rings].max() < RING)
+
+    @property
+    def counts(self) -> bool:
+        """Whether the values of the doorbells count the sends: now more, now fewer, and none is read before its own."""
+        bells = np.flatnonzero(self.bell)
+        count = self.count[bells].astype(np.int64)
+        if np.count_nonzero(count) < COUNTING or np.unique(count[1:]).size < STEPS:
+            return False
+        # As many as are sent in the end.
+        before = len(self.sends) - np.cumsum(count[::-1])[::-1]
+        return bool((np.searchsorted(self.sends.start_us, self.time_us[bells[1:]]) <= before[1:]).all())
+
+    def proved(self, found: Released) -> bool:
+        """Return whether the values of the doorbells count all sends from the first on, as the reading has them."""
+        rings, many = np.unique(found.last, return_counts=True)
+        if not self.named or not len(rings) or rings[0] < 0 or len(np.unique(self.kind[rings])) > 1:
+            return False
+        value = self.value[rings]
+        each = value[0] // many[0]
+        return self.of_kind(int(self.kind[rings[0]])).counts and bool((value == each * np.cumsum(many)).all())
+
+    def told(self, found: Released) -> float:
+        """Return how unlikely it is, in nats, that doorbells release by chance as many sends as their values say."""
+        rings, many = np.unique(found.last[found.last >= 0], return_counts=True)
+        stated = self.count[self.count > 0]
+        right = many[self.count[rings] == many]
+        share = np.bincount(stated, minlength=int(many.max(initial=0)) + 1) / max(len(stated), 1)
+        return float(-np.log(share[right]).sum())
 
     def inside(self, found: Released | None) -> Integers:
         """Return the place of each access in its doorbell, from its end; -1 for others."""
@@ -482,6 +518,23 @@ def _released(csr: Accesses, bells: Integers, profile: Profile) -> Integers:
     # The first value seen says how far it went only from a known start: a ring just set up begins at 0.
     ahead[0] = csr.value[bells[0]] if len(sizes) > 0 and sizes[0] < bells[0] else 0
     return np.where(ahead > 64, 0, ahead).astype(np.uint32)
+
+
+def _as_a_tail(value: Integers, sends: int) -> Integers:
+    """Return how many sends each doorbell releases if its values go on as those of a ring's end; 0 where they do not.
+
+    They go on by as much as there are sends, but for what was rung for before the capture or is sent behind it: as many
+    as one doorbell releases. A driver of a card of another maker (tiny) rang for up to five sends at once: three of
+    these had the doorbell behind theirs.
+    """
+    ahead = np.diff(value)
+    on = ahead[ahead >= 0]
+    if len(on) < STEPS or len(ahead) - len(on) > AGAIN * len(ahead) or (on == 0).any() or value.max() >= RING:
+        return np.zeros(len(value), np.uint32)
+    for each in range(int(np.gcd.reduce(on)), 0, -1):
+        if np.abs(sends - on.sum() / each) <= (on.max() / each + 1) * (1 + len(ahead) - len(on)):
+            return np.append(0, np.where(ahead > 0, ahead // each, 0)).astype(np.uint32)
+    return np.zeros(len(value), np.uint32)
 
 
 def _scaled(count: Integers, sends: int) -> Integers:

@@ -13,7 +13,7 @@ import numpy as np
 
 from pcitrace.columns import Floats, Integers
 from pcitrace.frames.doorbellcosts import Known, Reader, Usual
-from pcitrace.frames.doorbellstarts import against, settle
+from pcitrace.frames.doorbellstarts import RULED_OUT, against, settle
 from pcitrace.frames.sends import Sends
 from pcitrace.traffic.csr import CONFIGURATION, NO_DATA
 
@@ -92,5 +92,7 @@ def find(known: Known, ways: Sequence[Sends], first: Integers, last: Integers) -
         starts.send[rows[found.first[send] : found.last[send] + 1]] = send
     starts.sure[rows] = found.item
     margins = found.margins.astype(float)
+    if reader.proved(found):
+        margins[:, 1] = np.maximum(margins[:, 1], RULED_OUT)
     taught = reader.teaches(found)
     return Doorbells(first, last, margins, starts.send, starts.sure, reader.sends, taught, reader.in_step(found))

@@ -98,11 +98,17 @@ def _ends(reader: Reader, first: Integers, last: Integers, only: set[Start] | No
 
 
 def _candidates(reader: Reader) -> Integers:
-    """Return the kinds of accesses that may be doorbells, by how many there are."""
+    """Return the kinds of accesses that may be doorbells, by how many there are; those alone whose values tell so.
+
+    What an interrupt is masked with comes as regularly before sends that wait for the wire. On a host that had rung for
+    30 sends in 30 us (a card of another maker, overload) it was cheaper by 20 nats than the ring, whose values went on
+    by 1 to 4 up to 30.
+    """
     count = np.bincount(reader.kind[reader.write], minlength=reader.kinds)
     sends = len(reader.sends)
     fit = np.flatnonzero((count >= sends / MOST) & (count <= as_often(sends)))
-    return fit[np.argsort(np.abs(count[fit] - sends), kind="stable")][:TRIED]
+    counting = [kind for kind in fit.tolist() if reader.of_kind(kind).counts]
+    return np.array(counting) if counting else fit[np.argsort(np.abs(count[fit] - sends), kind="stable")][:TRIED]
 
 
 def _ends_with(reader: Reader, kind: int, only: set[Start] | None) -> dict[Start, Released]:

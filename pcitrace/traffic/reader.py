@@ -52,7 +52,17 @@ from pcitrace.traffic.named import Words
 from pcitrace.traffic.peaks import peaked, peaks
 from pcitrace.traffic.period import as_well_later
 from pcitrace.traffic.pieces import Pieces
-from pcitrace.traffic.spare import may_turn, not_needed, unlike_others
+from pcitrace.traffic.spare import (
+    AS_WELL,
+    BEGIN_AND_END,
+    exchanged,
+    from_inside,
+    may_turn,
+    moved_on,
+    not_needed,
+    unlike_others,
+    without,
+)
 from pcitrace.traffic.stated import Stated
 from pcitrace.traffic.variants import ALIKE_WAYS, Able, read_again, shifts, variants
 
@@ -209,8 +219,56 @@ class Reader:
                 reading = replace(reading, margins=np.where((reading.track == SEND)[:, None], 0.0, reading.margins))
             reading = not_needed(self.pieces, reading, side, goals, self.goals(side, bare))
             reading = unlike_others(self.pieces, reading, side, goals)
+            reading = exchanged(self.pieces, reading, side, self.write != 1 - side)
+            reading = self.as_well_from_inside(reading, side)
+            reading = self.as_well_without_blocks(reading, side, lies)
             reading = may_turn(self.pieces, reading, side, goals, self.write != 1 - side)
         return reading
+
+    def as_well_from_inside(self, reading: Reading, side: int) -> Reading:
+        """Return a reading with no edge that is sure if nearly all frames of a track may have it where a piece inside
+        is no part of them: so they lie in memory in a layout, too.
+
+        Addresses tell what is part of a frame. On a host (a card of another maker, scatter-gather, 16 channels) two
+        descriptors were read before each receive, whose header of 66 bytes lay in a buffer of its own. They seemed to
+        be the header: with them a receive was as long but for a word, and the header was left over.
+        """
+        target, claimed = self.targets[side], reading.target[(reading.track == side) & reading.begins]
+        claimed = claimed[claimed >= 0]
+        if target is None or not len(claimed) or self.pieces.bus.has_address:
+            return reading
+        # Equal frames fit wherever they begin.
+        lies = self.layout(side, reading)
+        if 2 * np.unique(self.goals(side, lies).least[claimed], return_counts=True)[1].max() > len(claimed):
+            return reading
+        some = layouts(side, lies.whole, self.unit, True)
+        for column in BEGIN_AND_END:
+            other = from_inside(reading, side, self.write != 1 - side, column)
+            fits = Claimed(side, self.pieces, other, target, self.unit).fitting(some)
+            moved = reading.segment[(reading.track == side) & (reading.track != other.track)]
+            if len(np.unique(moved)) >= AS_WELL * len(claimed) and fits.mean(axis=1).max(initial=0.0) >= AS_WELL:
+                reading = without(reading, other, side, column)
+        return reading
+
+    def as_well_without_blocks(self, reading: Reading, side: int, lies: Layout) -> Reading:
+        """Return a reading with no edge that is sure if frames go on to the end of a block, but nearly all would not
+        without their first piece and with some that follow them.
+
+        Addresses tell what is part of a frame. A card (of another maker, scatter-gather, 16 channels) read the last
+        words of each send one by one; these were left over, and its descriptor, of a block, was the beginning.
+        """
+        target = self.targets[side]
+        claimed = reading.target[(reading.track == side) & reading.begins & (reading.target >= 0)]
+        if target is None or not lies.block or not len(claimed) or self.pieces.bus.has_address:
+            return reading
+        mine, more = moved_on(self.pieces, reading, side, self.write != 1 - side)
+        goals = self.goals(side, replace(lies, added=lies.added % self.unit, block=0))
+        size = mine[:, None] + more
+        fits = (more > 0) & (size >= goals.least[claimed, None]) & (size <= goals.most[claimed, None])
+        # Some that are always as many may be the next descriptor.
+        if fits.any(axis=1).mean() < AS_WELL or len(np.unique(more[fits])) < FEW:
+            return reading
+        return replace(reading, margins=np.where((reading.track == side)[:, None], 0.0, reading.margins))
 
     def later(self, reading: Reading) -> bool:
         """Return whether all sends may as well be later frames on the wire: see :mod:`pcitrace.traffic.period`."""
@@ -256,6 +314,8 @@ class Reader:
         found = []
         for side in (SEND, RECEIVE):
             found += [self.settle(best, only(side, layout), OTHERWISE) for layout in self.other_layouts(side, best)]
+            lies = self.layout(side, best)
+            found.append(self.settle(best, only(side, replace(lies, whole=not lies.whole)), OTHERWISE))
             found += [self.settle(one, rounds=FEW) for one in self.varied(best, side)]
         return found + [self.settle(joined, way, FEW) for joined, way in self.cut_and_read_again(best)]
 
