@@ -14,7 +14,7 @@ from pcitrace import analysis, profiles
 from pcitrace.frames import csrtimes, doorbells
 from pcitrace.frames.accesskinds import as_often, commands, in_array, in_turn, of_lanes
 from pcitrace.frames.csrtimes import _of_a_rare_kind, _of_a_rare_value, _of_another, _Said
-from pcitrace.frames.doorbellcosts import LONGEST, MOST, Known, Reader, Usual, heads, waiting
+from pcitrace.frames.doorbellcosts import LONGEST, MOST, Known, Reader, Usual, _as_a_tail, heads, waiting
 from pcitrace.frames.doorbells import Doorbells, find
 from pcitrace.frames.doorbellstarts import ALIKE, RULED_OUT, _leading
 from pcitrace.frames.reads import reads_back, slow
@@ -729,3 +729,26 @@ def test_what_is_written_once_does_not_ring_where_one_value_does() -> None:
     # Where values vary, none is another's.
     assert not _of_a_rare_value(rings, np.arange(20) % 2).any()
     assert not _of_a_rare_value(np.array([-1, 99]), command).any()
+
+
+def test_values_that_go_on_as_a_rings_end_count_the_sends() -> None:
+    # 4 sends by the first ring, of which nothing before tells how many it was for; then 2, 5, 1 and 1.
+    value = np.array([4, 6, 11, 12, 13])
+    assert _as_a_tail(value, 13).tolist() == [0, 2, 5, 1, 1]
+    # Two descriptors a send.
+    assert _as_a_tail(2 * value, 13).tolist() == [0, 2, 5, 1, 1]
+    # The ring begins again: how far it went then is not told.
+    assert _as_a_tail(np.array([4, 6, 11, 12, 1, 4, 6]), 17).tolist() == [0, 2, 5, 1, 0, 3, 2]
+    for other in (value + (1 << 20), np.array([255, 0, 255, 0, 255]), np.array([4, 4, 4, 4, 4])):
+        assert not _as_a_tail(other, 13).any(), "an address, a mask, a command"
+    assert not _as_a_tail(value, 130).any()
+
+
+def test_rules_and_reading_that_mostly_differ_agree_by_chance() -> None:
+    # The rules know 9 of 10.
+    rule, found = np.r_[np.arange(9), -1], np.array([0, 0, 2, 2, 1, 1, 3, 3, 4, 4])
+    none, sure = np.zeros(10, dtype=bool), np.full(10, 6.0)
+    assert not _Said(rule, found, rule != found, none, tells=True).given(sure)[0].any()
+    most = np.where(rule == 8, 7, rule)
+    kept = _Said(rule, most, rule != most, none, tells=True).given(sure)[0]
+    assert kept.tolist() == [True] * 8 + [False] * 2
