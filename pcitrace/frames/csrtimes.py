@@ -549,7 +549,7 @@ def _adrift(read: Doorbells, asked: _Asked) -> bool:
     if not len(rung) or not _queued(read.last, asked.head, sends):
         return False
     begun_us = sends.start_us[sends.found].min(initial=np.inf)
-    under_way = rung[0] > 0 or (wire is not None and bool((wire.start_us < begun_us).any()))
+    under_way = rung[0] > 0 or (wire is not None and not bool((wire.start_us >= begun_us).all()))
     return under_way and not _at_once(read, asked.head, sends)[rung[0] + 1 :].any()
 
 
