@@ -40,10 +40,12 @@ NEVER_STARTING = (*NOT_STARTING, "send_ring", "send_ring_size")
 """Roles of registers that start no send."""
 
 COUNTING = 4
-"""Doorbells whose values go on as a ring's end does, from which on that tells which register it is. A judgement."""
+"""Doorbells whose values go on as a ring's end does, from which on that tells which register it is: four steps, of two
+sizes at least, in the order of the sends. A judgement, learned from no capture."""
 
 AGAIN = 0.2
-"""Share of the doorbells, at most, with which a ring begins again: no driver has one of five entries. A judgement."""
+"""Share of the doorbells, at most, with which a ring begins again: none has as few as five entries. The smallest ring
+of 100 cards of two other makers has 16, and a doorbell may ring for several. A judgement."""
 
 LONGEST, MOST = 16, 8
 """Accesses of a doorbell, and sends that one rings for unless its value says more."""

@@ -39,7 +39,7 @@ AS_WELL = 0.75
 seems to. Two of 13 frames of the host that :func:`from_inside` was written for had a piece too many. A judgement."""
 
 BEHIND = 8
-"""Pieces behind a frame that may be its last words: a word each, of a line."""
+"""Pieces behind a frame that are looked at: what is left of a line of 32 bytes, a word each. A judgement."""
 
 SEVERAL = 0.25
 """Share of a track's frames that are unlike the others, from which on none is sure. 31 and 36 % were on two hosts that
