@@ -83,7 +83,7 @@ def test_a_doubted_reading_is_read_again(family: str, seed: int, least: int, tmp
         ("equal-lengths", 1141, "card.toml", 50),
         ("cut-through", 1140, "card.toml", 60),
         ("cut-through", 1142, "card.toml", 30),
-        ("mixed", 1194, "card.toml", 25),
+        ("mixed", 1194, "card.toml", 17),
     ],
     ids=[
         "to the end of a block",
@@ -859,7 +859,7 @@ def test_a_host_is_read_again_where_the_other_ones_reading_is_cheaper(
         return found
 
     monkeypatch.setattr(again, "weigh", weighed)
-    analysed(Bench("cut-through", 1194, frames=12), tmp_path, "card.toml")
+    analysed(Bench("cut-through", 1198, frames=12), tmp_path, "card.toml")
     (problem, best), (other, (_, taught)) = read
     first, reader = weigh.started(best[0], problem)
     sent = first.track == SEND

@@ -13,6 +13,7 @@ from pcitrace.traffic.asked import AGREED, SURE
 from pcitrace.traffic.goals import RECEIVE, SEND, goals_of
 from pcitrace.traffic.pieces import Pieces
 from pcitrace.traffic.reader import FEW, SMALL, TINY, Reader, cost_of, until
+from pcitrace.traffic.reading import begun_again
 from pcitrace.traffic.weigh import Problem, first_reading, started
 
 __all__ = ["alike", "contested"]
@@ -107,6 +108,7 @@ def contested(problem: Problem, described: bool) -> Floats | None:
     near = reader.near(first)
     if len(pieces) <= TINY:
         near += reader.by_halves(near[0], 0)
+    near = reader.shown(near)
     moved = [(edges - there, there - everything) for there in (one.edges() for one in near)]
     # The cheapest that puts no edge elsewhere: where no target shows a frame, what they found may be read otherwise.
     same = [one for one, (differs, more) in zip(near, moved, strict=True) if not differs and not more]
@@ -137,6 +139,8 @@ def contested(problem: Problem, described: bool) -> Floats | None:
             _as_read_on(nats, pieces, problem)
     if len(pieces) <= READ_ON:
         _as_long_as_others(nats, pieces, problem)
+        again = begun_again(pieces, first_reading(pieces, problem))
+        nats[problem.dma.burst[pieces.rows[again]], 0] = 0.0
     return nats
 
 

@@ -11,7 +11,9 @@ from pcitrace.columns import Integers
 from pcitrace.lattice import Reading
 from pcitrace.traffic.csr import join_attempts
 from pcitrace.traffic.dma import CHEAPEST, EITHER_TAIL, LEFT_OVER, Dma, Kind
+from pcitrace.traffic.goals import SEND
 from pcitrace.traffic.pieces import Pieces
+from pcitrace.traffic.spare import SEVERAL
 
 __all__ = ["FRAME_KINDS", "Claims", "as_read", "begun_again", "claiming", "claims"]
 
@@ -58,19 +60,29 @@ def claiming(reading: Reading) -> Reading:
     )
 
 
-def begun_again(pieces: Pieces, reading: Reading) -> Reading:
-    """Return the reading with no beginning that is sure where what was left over at its address was cut just before.
+def begun_again(pieces: Pieces, reading: Reading) -> Integers:
+    """Return the pieces that seem to begin a frame, but what was left over just before them was cut; at their address,
+    if that is known, and else of sends, at any.
 
-    A card reads again what was cut: then the frame began with that.
+    A card reads again what was cut: then the frame began with that. Where addresses do not tell, it may be what the
+    target stopped with its last data, too. Of 28 sends of a host (of another maker, reread, 16 channels) one seemed to
+    begin with its second attempt. Where more than a few have that before them, something that is always read there ends
+    where the target stops.
     """
-    address = pieces.bus.address
-    order = np.lexsort((np.arange(len(pieces)), address))
+    order = np.arange(len(pieces))
+    address, known = pieces.bus.address, pieces.bus.has_address
+    if known:
+        order = np.lexsort((order, address))
     before, here = order[:-1], order[1:]
-    again = (address[before] == address[here]) & (address[here] >= 0) & reading.begins[here]
-    again &= (reading.track[before] < 0) & pieces.cut[before]
-    margins = reading.margins.copy()
-    margins[here[again], 1] = 0.0
-    return replace(reading, margins=margins)
+    begun = reading.begins[here] & (reading.track[before] < 0)
+    if known:
+        again = begun & pieces.cut[before] & (address[before] == address[here]) & (address[here] >= 0)
+    else:
+        begun &= reading.track[here] == SEND
+        stopped = begun & pieces.bus.stopped[before]
+        few = stopped.sum() <= SEVERAL * (reading.begins & (reading.track == SEND)).sum()
+        again = begun & pieces.cut[before] | stopped & few
+    return np.asarray(here[again])
 
 
 def as_read(dma: Dma, pieces: Pieces, reading: Reading) -> Dma:

@@ -4,6 +4,7 @@ unlike others.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -15,8 +16,12 @@ from pcitrace.traffic.pieces import Pieces
 
 __all__ = [
     "AS_WELL",
+    "BEGIN",
     "BEGIN_AND_END",
-    "exchanged",
+    "END",
+    "NEARLY_ALL",
+    "SEVERAL",
+    "exchanges",
     "from_inside",
     "may_turn",
     "moved_on",
@@ -42,8 +47,9 @@ BEHIND = 8
 """Pieces behind a frame that are looked at: what is left of a line of 32 bytes, a word each. A judgement."""
 
 SEVERAL = 0.25
-"""Share of a track's frames that are unlike the others, from which on none is sure. 31 and 36 % were on two hosts that
-were wrong (`cardbench` mixed 81, `realcards` rtl8139 27), 10 % on a right one of another maker (scatter-gather)."""
+"""Share of frames from which on something is no exception. Of a track's frames that are unlike the others none is sure
+then: 31 and 36 % were on two hosts that were wrong (`cardbench` mixed 81, `realcards` rtl8139 27), 10 % on a right one
+of another maker (scatter-gather)."""
 
 LONGEST = 1 << 12
 """Data phases that no frame has: one that may be as long is of a wire whose rate is not known, and no length tells."""
@@ -132,31 +138,31 @@ def may_turn(pieces: Pieces, reading: Reading, track: int, goals: Goals, like: B
     return replace(reading, margins=margins)
 
 
-def exchanged(pieces: Pieces, reading: Reading, track: int, like: Booleans) -> Reading:
-    """Return the reading with no edge that is sure of a frame that would begin or end like another of its length were
-    a piece of it exchanged for one as large beside it.
+def exchanges(pieces: Pieces, reading: Reading, track: int, like: Booleans) -> Iterator[tuple[Reading, int]]:
+    """Give the readings in which frames of a track have the piece beyond their first, or their last, instead of one as
+    large, that which is farthest from it; and how many do: all that can.
 
-    `like` are the pieces that may go the same way as the track's. A card cuts frames of one length alike. Before every
-    second receive of a host went on behind its header, eight words of descriptors were read (a card of another maker,
-    scatter-gather, 16 channels); these were taken for data, and the last eight of the frame for something else.
-    Addresses tell what is part of a frame.
+    `like` are the pieces that may go the same way as the track's.
     """
     rows, head, tail = _segments(reading, track)
-    if not len(rows) or pieces.bus.has_address:
-        return reading
-    size, margins = pieces.bus.data_phases[rows].tolist(), reading.margins.copy()
-    left = np.append((reading.track < 0) & like, False)
-    for column, edge, by in zip(BEGIN_AND_END, (head, tail), (-1, 1), strict=True):
-        # From the edge inwards.
-        frames = [size[one : last + 1][::-by] for one, last in zip(head, tail, strict=True)]
-        edges = {(sum(one), *one[:2]) for one in frames}
-        for at in np.flatnonzero(left[rows[edge] + by]):
-            mine, other = frames[at], int(pieces.bus.data_phases[rows[edge[at]] + by])
-            kept = [mine[:piece] + mine[piece + 1 :] for piece in range(len(mine)) if mine[piece] == other]
-            ways = {(sum(mine), other, *one[:1]) for one in kept} - {(sum(mine), *mine[:2])}
-            if ways & edges:
-                margins[rows[edge[at]], column] = 0.0
-    return replace(reading, margins=margins)
+    size, left = np.append(pieces.bus.data_phases, 0), np.append((reading.track < 0) & like, False)
+    for edge, by in ((head, -1), (tail, 1)):
+        found = {name: getattr(reading, name).copy() for name in ("track", "begins", "ends", "target")}
+        count = 0
+        for at in np.flatnonzero(left[rows[edge] + by]) if len(rows) else ():
+            mine, come = rows[head[at] : tail[at] + 1][::by], rows[edge[at]] + by
+            same = np.flatnonzero(size[mine] == size[come])
+            if not len(same) or len(mine) == 1:
+                continue
+            gone = mine[same[0]]
+            found["track"][come], found["target"][come] = track, reading.target[gone]
+            found["track"][gone], found["target"][gone] = -1, -1
+            kept = np.append(mine[mine != gone], come)
+            found["begins"][mine], found["ends"][mine] = False, False
+            found["begins"][kept.min()], found["ends"][kept.max()] = True, True
+            count += 1
+        if count:
+            yield Reading(**found, margins=reading.margins, cost=np.inf), count
 
 
 def moved_on(pieces: Pieces, reading: Reading, track: int, like: Booleans) -> tuple[Integers, Integers]:

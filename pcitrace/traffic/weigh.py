@@ -15,6 +15,7 @@ from pcitrace.traffic.named import Words
 from pcitrace.traffic.pieces import Pieces
 from pcitrace.traffic.reader import NOTHING, Reader, Targets
 from pcitrace.traffic.reading import begun_again, claiming
+from pcitrace.traffic.spare import BEGIN
 from pcitrace.traffic.stated import Stated
 
 __all__ = ["Found", "Problem", "as_likely", "first_reading", "lengthened", "started", "weigh"]
@@ -87,9 +88,15 @@ def weigh(problem: Problem, like: tuple[Problem, Reading] | None = None) -> tupl
     certain = np.isin(first.segment, np.concatenate([one.burst[one.certain] for one in problem.found]))
     sure = certain & first.begins & (first.target >= 0)
     seen = all(target is not None and target.seen for target in problem.targets)
-    readings = (begun_again(pieces, one) for one in reader.best(first, sure, starts))
+    readings = (_not_begun_again(pieces, one) for one in reader.best(first, sure, starts))
     reading, by_content = (claiming(one) if seen else one for one in readings)
     return pieces, replace(reading, by_content=by_content)
+
+
+def _not_begun_again(pieces: Pieces, reading: Reading) -> Reading:
+    margins = reading.margins.copy()
+    margins[begun_again(pieces, reading), BEGIN] = 0.0
+    return replace(reading, margins=margins)
 
 
 def as_likely(
