@@ -155,6 +155,7 @@ def followed(run: Run, follow: Callable[[Sequence[str]], tuple[dict[str, HostTra
         )
     placed = offsets(run)
     hosts, found = follow(names)
+    give_back()
     if len(hosts) == 2:
         found = replace(found, findings=(*on_other_wire(hosts), *found.findings))
     steps_us = {name: host.step_us for name, host in hosts.items()}

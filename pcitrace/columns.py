@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -88,15 +87,16 @@ def booleans(frame: pd.DataFrame | pa.RecordBatch | pa.Table, name: str, missing
     return np.asarray(_arrow(frame, name).cast(pa.bool_()).fill_null(missing).to_numpy(zero_copy_only=False))
 
 
-def table(schema: Table, columns: Mapping[str, Any]) -> pd.DataFrame:
+def table(schema: Table, columns: dict[str, Any]) -> pd.DataFrame:
     """Build an Arrow-backed table with the columns of a schema.
 
     Parameters
     ----------
     schema : Table
         What the columns are.
-    columns : mapping
-        Values by column; NaN in a float array is null, a numpy masked array's masked values are null.
+    columns : dict
+        Values by column, which are taken out of it as the table comes to be: of a long capture both are much memory.
+        NaN in a float array is null, a numpy masked array's masked values are null.
 
     Returns
     -------
@@ -106,7 +106,7 @@ def table(schema: Table, columns: Mapping[str, Any]) -> pd.DataFrame:
 
     arrays = {}
     for column in schema.columns:
-        values = columns[column.name]
+        values = columns.pop(column.name)
         kind = pa.type_for_alias(column.dtype)
         if isinstance(values, np.ma.MaskedArray):
             array = pa.array(values.data, mask=np.ma.getmaskarray(values)).cast(kind)
@@ -144,14 +144,18 @@ def pick(values: Integers, rows: Integers) -> Integers:
     """Return the values at rows; -1 where the row is -1."""
     if not len(values):
         return np.full(len(rows), -1)
-    return np.where(rows >= 0, values[np.maximum(rows, 0)], values.dtype.type(-1))
+    out = values[rows]
+    out[rows < 0] = -1
+    return out
 
 
 def pick_us(values: Floats, rows: Integers) -> Floats:
     """Return the times at rows; NaN where the row is -1."""
     if not len(values):
         return np.full(len(rows), np.nan)
-    return np.where(rows >= 0, values[np.maximum(rows, 0)], np.nan)
+    out = values[rows]
+    out[rows < 0] = np.nan
+    return out
 
 
 def next_us(times: Floats, after: Floats) -> Floats:

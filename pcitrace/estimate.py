@@ -221,7 +221,7 @@ def line(
     n = len(x)
     why_not = _why_no_line(x, x_sigma, what)
     if why_not:
-        return Line(unknown(why_not, n), unknown(why_not, n), np.zeros(n))
+        return Line(unknown(why_not, n), unknown(why_not, n), np.broadcast_to(0.0, n))
     # The linear combinations of `y` that give the coefficients.
     far = x - x.mean()
     slope = far / dot(far, far)

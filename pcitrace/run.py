@@ -16,6 +16,7 @@ from pcitrace.decode import Decoder, to_arrow, to_pandas
 from pcitrace.errors import CaptureFormatError, DecodeError, WiringError
 from pcitrace.freed import given_back
 from pcitrace.printable import printable
+from pcitrace.sidebyside import each
 from pcitrace.wiring import BusWiring, Wiring, WiringSource, resolve_wiring
 
 if TYPE_CHECKING:
@@ -106,8 +107,10 @@ class Run:
                     raise
                 # It may be another bus that cannot be decoded; what is wrong with this one is told anyhow.
                 read = self._read(buses := [self[name]], data_phases)
-            for bus, (parts, count) in zip(buses, read, strict=True):
-                self._tables[bus.name] = BusTable.of_parts(given_back(parts), count, us, bus.capture.samples_hz)
+            # At once: what the kernel decoded together is given back together.
+            rate_hz = buses[0].capture.samples_hz
+            made = each(lambda one: BusTable.of_parts(given_back(one[0]), one[1], us, rate_hz), read)
+            self._tables.update(zip((bus.name for bus in buses), made, strict=True))
         return self._tables[name]
 
     @staticmethod

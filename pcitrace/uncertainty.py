@@ -104,6 +104,9 @@ class Errors:
     combs: tuple[Comb, ...] = ()
 
     def __getitem__(self, rows: Any) -> Errors:
+        every = np.arange(len(self.variance))
+        if np.array_equal(every[rows], every):
+            return self  # mostly all frames are chosen
         shared = tuple(Shared(one.amount[rows], one.cause[rows]) for one in self.shared)
         combs = tuple(Comb(one.amount[:, rows], one.place[:, rows]) for one in self.combs)
         return Errors(self.variance[rows], shared, combs)

@@ -136,15 +136,29 @@ def test_memory_of_the_analysis(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert peak / transactions < 85
 
 
-def test_memory_is_given_back_where_there_is_much_more_than_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    trimmed, there = [], [0]
-    monkeypatch.setattr(freed, "_in_memory_bytes", lambda: there[0])
-    trim = freed._Trim(trimmed.append)
-    # From much to much more, less, and a little more than that.
-    for megabytes in (100, 160, 190, 20, 80, 120):
-        there[0] = megabytes << 20
+def test_memory_is_given_back_where_much_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    trimmed, there, in_use = [], [0], [0]
+    monkeypatch.setattr(freed, "_in_memory_bytes", lambda: there[0] << 20)
+
+    def given_back(_: int) -> None:
+        trimmed.append(there[0])
+        there[0] = 50 + in_use[0]
+
+    trim = freed._Trim(given_back, lambda: in_use[0] << 20)
+    # Free beside programs of 50 MiB; what is in use does not matter.
+    for free, in_use[0] in ((10, 20), (25, 400), (60, 400), (31, 20), (32, 20), (0, 900)):
+        there[0] = 50 + in_use[0] + free
         trim()
-    assert len(trimmed) == 3
+    assert trimmed == [80, 510, 102]
+
+
+def test_what_is_in_use_is_known() -> None:
+    trim = freed._trim()
+    if trim is None:
+        pytest.skip("the C library does not say it")
+    before, some = trim.in_use_bytes(), bytearray(50 << 20)
+    assert 50 << 20 <= trim.in_use_bytes() - before < 51 << 20
+    assert len(some) == 50 << 20
 
 
 def test_rows_that_become_tables_as_they_come_are_small(run_folder: Path) -> None:

@@ -82,10 +82,13 @@ def _give_back_arrays() -> None:
     By itself it keeps them, up to 32 MB each, of which the columns of a long capture are just short: a tenth of the
     memory of its report. Of what is smaller it gives back the last 128 KiB and more, and the next array takes fresh
     pages, which costs more than to fill it; :mod:`pcitrace.freed` does that between two steps. Threads that share one
-    heap leave fewer holes. Other C libraries have no mallopt.
+    heap leave fewer holes, and so does Arrow, which has one of its own. Other C libraries have no mallopt.
     """
+    import pyarrow as pa
+
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
     if mallopt is not None:
         mallopt(M_MMAP_THRESHOLD, 4 << 20)
         mallopt(M_TRIM_THRESHOLD, 64 << 20)
         mallopt(M_ARENA_MAX, 1)
+        pa.set_memory_pool(pa.system_memory_pool())

@@ -143,8 +143,11 @@ def build(
     give_back()
     _timing(columns)
     found = (*disproved, *untold, *_findings(hosts, ends, columns, drop_log))
+    columns["frame"] = np.arange(len(columns["sender"]))
+    told = {column.name: _nullable(column.name, columns[column.name]) for column in FRAMES.columns}
+    del ends, columns, drops  # of a long capture what is in no table is much memory
     return Frames(
-        _frames_table(columns),
+        table(FRAMES, told),
         table(
             DROP_LOG,
             {key: _nullable(key, values[drop_order]) for key, values in drop_log.items()},
@@ -316,8 +319,3 @@ def _nullable(name: str, values: Any) -> Any:
     if values.dtype == object:
         return values.tolist()
     return np.ma.masked_array(values, mask=values < 0) if column.dtype == "uint64" else values
-
-
-def _frames_table(columns: dict[str, Any]) -> pd.DataFrame:
-    columns["frame"] = np.arange(len(columns["sender"]))
-    return table(FRAMES, {column.name: _nullable(column.name, columns[column.name]) for column in FRAMES.columns})

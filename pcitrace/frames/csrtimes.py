@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pcitrace.columns import Booleans, Floats, Integers, pick, pick_us, spread_us
+from pcitrace.columns import Booleans, Floats, Integers, packed_if_equal, pick, pick_us, spread_us
 from pcitrace.facts import WRITES
 from pcitrace.frames import sendstart
 from pcitrace.frames.accesskinds import CHAIN_US, Kinds, commands, on_any_host
@@ -95,7 +95,7 @@ class Labels:
     frame : array of int
         The first frame that each starts; -1 for none, or if that is not sure.
     margin : array of float
-        How sure that is, in nats; NaN where nothing was decided.
+        How sure that is, in nats, of the first accesses; NaN where nothing was decided, as of all others.
     """
 
     frame: Integers
@@ -115,7 +115,8 @@ def add(ends: Mapping[str, Ends], columns: dict[str, Any]) -> dict[str, Labels]:
     for name in (*TIMES, "csr_done_us", "margin_csr"):
         columns[name] = np.full(len(columns["sender"]), np.nan)
     ends, columns = _one_by_one(ends, columns)
-    asked = dict(zip(ends, each(lambda one: _Asked.of(*one, columns), ends.items()), strict=True))
+    # One after the other: each needs much memory.
+    asked = {name: _Asked.of(name, end, columns) for name, end in ends.items()}
     give_back()
     alone = dict(zip(asked, each(lambda one: _read(one, Usual.anything()), asked.values()), strict=True))
     answers = {name: _answered_by(one, alone[name], alone[name]) for name, one in asked.items()}
@@ -301,7 +302,7 @@ class _Answer:
     by_itself : array of bool
         Whether that is so without the other host.
     read : Doorbells
-        The reading of all accesses.
+        The reading of the first accesses.
     taught : bool
         Whether the other host can make any of it surer.
     """
@@ -336,7 +337,9 @@ def _give(name: str, asked: _Asked, answer: _Answer, columns: dict[str, Any]) ->
     for column, row in zip(TIMES, (first, last), strict=True):
         columns[column][rows] = np.where(unsure, np.nan, pick_us(csr.first_attempt_us, row)[send])
     # What starts a send is no update.
-    begun_us = csr.first_attempt_us[(answer.read.send >= 0) | _may_wait(asked, answer.read)]
+    begun = _may_wait(asked, answer.read)
+    begun[: len(answer.read.send)] |= answer.read.send >= 0
+    begun_us = csr.first_attempt_us[: len(begun)][begun]
     done_us = asked.done_us[send]
     columns["csr_done_us"][rows] = np.where(unsure | np.isin(done_us, begun_us), np.nan, done_us)
     columns["margin_csr"][rows] = answer.margins[send]
@@ -345,7 +348,7 @@ def _give(name: str, asked: _Asked, answer: _Answer, columns: dict[str, Any]) ->
     frame_of_send[send[given]] = rows[given]
     frame = pick(frame_of_send, rules.send)
     frame[rules.undecided] = -1
-    return Labels(frame, answer.read.sure)
+    return Labels(packed_if_equal(frame), answer.read.sure)
 
 
 def _without_names(end: Ends) -> Ends:
@@ -378,7 +381,9 @@ def _rung_inside(asked: _Asked, answer: _Answer) -> Booleans:
     joined, sends, head = asked.end.host.traffic.joined, asked.end.sends, asked.head
     looks = Kinds.of(head, len(sends)).number
     rings = answer.last[(answer.last >= 0) & (answer.last < len(head))]
-    left_us = head.first_attempt_us[(answer.read.send[: len(head)] < 0) & np.isin(looks, looks[rings])]
+    left = np.isin(looks, looks[rings])
+    left[: len(answer.read.send)] &= answer.read.send < 0
+    left_us = head.first_attempt_us[left]
     until, since = (np.searchsorted(left_us, one[sends]) for one in (joined.last_data_us, joined.first_data_us))
     return np.asarray(until > since)
 
@@ -457,7 +462,7 @@ def _answered_by(asked: _Asked, read: Doorbells, again: Doorbells) -> _Answer:
         odd[:seen] |= learned & kept & said.weak(margin) & (not _queued(rules[1][: len(read.last)], head, sends))
         out, margins[odd] = [np.where(odd, -1, one) for one in out], 0.0
     margins[:seen][(out[0][:seen] < 0) & (out[1][:seen] < 0) & (read.last[:seen] < 0)] = np.nan
-    return _Answer(out[0][place], out[1][place], margins[place], by_itself[place], _spread(read, len(csr)), taught)
+    return _Answer(out[0][place], out[1][place], margins[place], by_itself[place], read, taught)
 
 
 def _of_a_rare_kind(rings: Integers, kind: Integers) -> Booleans:
@@ -492,7 +497,8 @@ def _of_another(first: Integers, last: Integers) -> Booleans:
     A doorbell of several sends, with an access or more before its last for each: the driver writes a descriptor each
     into the card, then rings once (`cardbench`, mixed 1236: 14 of 18 seemed to begin with another one's).
     """
-    count = np.bincount(last[last >= 0], minlength=1)[last]
+    _, at, count = np.unique(last, return_inverse=True, return_counts=True)
+    count = count[at]
     leads = np.append(True, (last[:-1] >= 0) & (last[:-1] != last[1:]))
     each = (last >= 0) & (last - first >= count)
     return np.asarray(each & ~leads & (count[last >= 0].max(initial=0) > 1))
@@ -505,18 +511,19 @@ def _caused_otherwise(last: Integers, csr: Accesses, asked: _Asked) -> bool:
     less so by the driver's own time. A card whose queue is full starts when there is room, and its interrupt handler
     runs between: then it is the accesses that are less regular. On such a card the handler's were taken for doorbells.
     """
-    end, sends = asked.end, asked.sends.take(asked.place)
+    end = asked.end
+    sent_us, ready_us = (one[asked.place] for one in (asked.sends.end_us, asked.sends.ready_us))
     rows = np.flatnonzero(last >= 0)
     rows = rows[(rows > 0) & (np.append(-1, last[:-1])[rows] != last[rows])]
-    rung_us, free_us = csr.first_attempt_us[last[rows]], sends.end_us[rows - 1]
+    rung_us, free_us = csr.first_attempt_us[last[rows]], sent_us[rows - 1]
     rows, rung_us = rows[rung_us >= free_us], rung_us[rung_us >= free_us]
     if len(rows) < BELLS:
         return False
-    before = [sends.end_us[rows - 1]]
+    before = [sent_us[rows - 1]]
     if end.wire is not None and len(end.wire):
         left_us = np.sort(end.wire.end_us)
-        before.append(left_us[np.maximum(np.searchsorted(left_us, sends.ready_us[rows], side="right") - 1, 0)])
-    irregular_us = [spread_us(sends.ready_us[rows] - one) for one in (rung_us, *before)]
+        before.append(left_us[np.maximum(np.searchsorted(left_us, ready_us[rows], side="right") - 1, 0)])
+    irregular_us = [spread_us(ready_us[rows] - one) for one in (rung_us, *before)]
     return irregular_us[0] > min(irregular_us[1:]) + A_CLOCK_US
 
 
@@ -570,20 +577,21 @@ def _of_parts(read: Doorbells, asked: _Asked) -> Booleans:
 
 
 def _may_wait(asked: _Asked, read: Doorbells) -> Booleans:
-    """Return which accesses may be doorbells of sends that the capture has no more: behind the last one, and like them.
+    """Return which of the accesses that are read, and one more, may be doorbells of sends that the capture has no more.
 
-    That is where doorbells wait for their sends. Of a stream of which the capture has the beginning (`sk9843-10us`,
-    control lines) two of those that waited at the end were taken for updates of the last sends.
+    They are behind the last doorbell, and like those before. That is where doorbells wait for their sends. Of a stream
+    of which the capture has the beginning (`sk9843-10us`, control lines) two of those that waited at the end were taken
+    for updates of the last sends.
     """
     csr, head, rings = asked.end.host.traffic.csr, asked.head, read.last[read.last >= 0]
-    may = np.zeros(len(csr), dtype=bool)
+    may = np.zeros(len(head), dtype=bool)
     if csr.doorbell.any() or not len(rings) or waiting(read.last, head.first_attempt_us, read.sends) < MOSTLY:
         return may
     looks = Kinds.of(head, len(asked.end.sends)).number
     like, behind = np.isin(looks, looks[rings]), np.arange(len(head)) > rings.max()
     # Where updates look like doorbells before that, looks do not tell.
     if not (like & ~behind & np.isin(head.first_attempt_us, asked.done_us)).any():
-        may[: len(head)] = like & behind
+        may = like & behind
     return may
 
 
@@ -751,11 +759,3 @@ class _Said:
         doorbells wait for their sends by the rules, they tell more: the reading takes what comes just before each.
         """
         return np.asarray((self.rule >= 0) & self.tells & ((self.rule != self.found) | (margin < AGREED)))
-
-
-def _spread(read: Doorbells, count: int) -> Doorbells:
-    """Return a reading of the first accesses as one of all: of the others nothing was decided."""
-    send = np.full(count, -1, np.int32)
-    sure: Any = np.full(count, np.nan, np.float32)
-    send[: len(read.send)], sure[: len(read.sure)] = read.send, read.sure
-    return replace(read, send=send, sure=sure)

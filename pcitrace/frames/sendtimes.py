@@ -54,7 +54,8 @@ def by_run(csr: Accesses, card: CardTimes) -> Starts | None:
     for limit in PAUSES_US:
         heads = np.flatnonzero(pause[:-1] >= limit)
         size = np.diff(np.r_[heads, len(usable)])
-        place = np.arange(len(usable), dtype=np.int32) - np.repeat(heads.astype(np.int32), size)
+        place = np.arange(len(usable), dtype=np.int32)
+        place -= np.repeat(heads.astype(np.int32), size)
         best, least = None, (BEFORE_CAPTURE + 1, False)
         for length in np.unique(size[size > 1]).tolist():
             # Another access may stand right before or behind a run: beyond a pause as there is none within runs.
@@ -63,13 +64,13 @@ def by_run(csr: Accesses, card: CardTimes) -> Starts | None:
             if len(dma_start_us) - np.count_nonzero(runs) >= least[0]:
                 continue
             within = np.repeat(runs, size) & (place > np.repeat(joined, size)) & (place < length)
-            own = pause[:-1][within]
-            odd = (pause < own.min()) | (pause > own.max())
+            odd = pause < pause[:-1].min(where=within, initial=np.inf)
+            odd |= pause > pause[:-1].max(where=within, initial=-np.inf)
             ahead, behind = odd[heads + 1], odd[np.minimum(heads + length, len(usable))]
             first = (heads + (joined & ahead))[runs]
             first = first[start_us[np.minimum(first + length, len(usable)) - 1] <= dma_start_us[-1]]
             unclear = heads[joined & (ahead == behind)]
-            del within, own, odd, ahead, behind  # as long as all accesses
+            del within, odd, ahead, behind  # as long as all accesses
             missing = len(dma_start_us) - len(first)
             # Runs too many are no sends but what came first, such as the set-up of the card.
             first = first[max(-missing, 0) :]
@@ -302,8 +303,10 @@ def _among(csr: Accesses, usable: Integers, first: Integers, last: Integers, und
 
     A send that may begin or end with an undecided one is not known to begin or end anywhere.
     """
-    send = np.full(len(csr), -1, dtype=np.int32)
-    send[usable] = started(len(usable), first, last)
+    send = started(len(usable), first, last)
+    if len(usable) < len(csr):
+        of_usable, send = send, np.full(len(csr), -1, dtype=np.int32)
+        send[usable] = of_usable
     unknown = np.isin(first, undecided) | np.isin(last, undecided)
     first, last = np.where(unknown, -1, first), np.where(unknown, -1, last)
     return Starts(pick(usable, first), pick(usable, last), send, usable[undecided])

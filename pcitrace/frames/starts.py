@@ -16,6 +16,10 @@ GROUP_US = 1.0
 """Accesses of the host with shorter pauses between them belong to one group."""
 
 
+AT_ONCE = 1 << 14
+"""Sends whose accesses are numbered at a time: those of all would be much memory."""
+
+
 @dataclass(frozen=True)
 class CardTimes:
     """When a card did what accesses hang on (us); all ascending.
@@ -72,14 +76,14 @@ class Starts:
 def started(count: int, first: Integers, last: Integers) -> Integers:
     """Return for each of `count` accesses the first send of whose accesses, from `first` to `last`, it is; else -1."""
     known = np.flatnonzero(last >= 0)
-    length = (last - first)[known] + 1
-    owner = np.repeat(known.astype(np.int32), length)
-    before = (np.cumsum(length) - length - first[known]).astype(np.int32)
-    place = np.arange(len(owner), dtype=np.int32)
-    place -= np.repeat(before, length)
     send = np.full(count, -1, dtype=np.int32)
-    # Of values for one place numpy keeps the last.
-    send[place[::-1]] = owner[::-1]
+    # Some at a time, from the end: of values for one place numpy keeps the last.
+    for begin in range(0, len(known), AT_ONCE)[::-1]:
+        some = known[begin : begin + AT_ONCE]
+        length = last[some] - first[some] + 1
+        owner = np.repeat(some.astype(np.int32), length)
+        place = np.arange(len(owner)) - np.repeat(np.cumsum(length) - length - first[some], length)
+        send[place[::-1]] = owner[::-1]
     return send
 
 

@@ -52,11 +52,13 @@ def bus_busy(bus: BusTable, csr: Accesses, at_us: Floats) -> Floats:
     pause_us = start_us[1:] - end_us[:-1]
     short = pause_us[pause_us < PAUSE_US]
     usual_us = min(2 * float(np.median(short)), PAUSE_US) if len(short) else PAUSE_US
+    del pause_us, short  # as long as all that happens in a capture, as is each of what follows
     start_us = np.r_[start_us, csr.first_attempt_us]
     end_us = np.r_[end_us, np.fmax(csr.first_attempt_us, csr.data_us)]
     order = np.argsort(start_us, kind="stable")
-    start_us, end_us = start_us[order], end_us[order]
-    del order, pause_us, short  # as long as all that happens in a capture
+    start_us = start_us[order]
+    end_us = end_us[order]
+    del order
     return busy_since(start_us, end_us, usual_us, np.searchsorted(start_us, at_us, side="right") - 1)
 
 

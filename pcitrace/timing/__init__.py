@@ -7,7 +7,6 @@ the sending DMA and the start of the receiving DMA is the wire time and the tran
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +17,6 @@ from pcitrace.estimate import Estimate, Line
 from pcitrace.frames import Frames
 from pcitrace.freed import give_back
 from pcitrace.run import Run
-from pcitrace.sidebyside import each
 from pcitrace.timing import pcirate
 from pcitrace.timing.csrcosts import csr_costs
 from pcitrace.timing.frametimes import Clockwork, FrameTimes
@@ -116,14 +114,16 @@ def measure(run: Run, frames: Frames | None = None) -> Timing:
     hosts = {name: Clockwork.of(run, name, traffic.dma.bus.start_us) for name, traffic in chosen.hosts.items()}
     give_back()
     times = FrameTimes(chosen, hosts, chosen.link.byte_us if chosen.link else None)
-    parts: tuple[Callable[[FrameTimes], dict[str, Any]], ...] = (_tables, _constants)
-    tables, found = each(lambda part: part(times), parts)
+    # One after the other: each needs much memory.
+    tables = _tables(times)
+    give_back()
+    found = _constants(times)
     give_back()
     return Timing(r_net_us_per_byte=times.r_net, **tables, **found)
 
 
 def _tables(times: FrameTimes) -> dict[str, Any]:
-    """Return the tables: they take less time than the constants."""
+    """Return the tables."""
     return {"by_length": by_length(times), "csr_costs": csr_costs(times)}
 
 

@@ -169,11 +169,14 @@ class FrameTimes:
         step = np.array([one.step_us for one in clockworks] + [0.0])
         capture = np.array([one.capture for one in clockworks] + [-1])
         begun, ended = self.host(begin), self.host(end)
-        found = Errors(UNIFORM * (step[begun] ** 2 + step[ended] ** 2), (), self._combs(begin, end))
-        together = np.zeros(len(begun), dtype=np.int64)
+        variance = step[begun] ** 2
+        variance += step[ended] ** 2
+        variance *= UNIFORM
+        found = Errors(variance, (), self._combs(begin, end))
         for one in {each.capture: each for each in clockworks}.values():
             if not (one.offset_sigma_us or one.drift_sigma_ppm):
                 continue
+            together = np.zeros(len(begun), dtype=np.int64)
             # + where the interval ends on this capture's clock, - where it begins there.
             ends = (capture[ended] == one.capture).astype(float)
             begins = (capture[begun] == one.capture).astype(float)
@@ -193,6 +196,7 @@ class FrameTimes:
                 for sign, column in edges:
                     late += sign * (self.host(column) == number)
                 if late.any():
+                    together = np.zeros(len(begun), dtype=np.int64)
                     found = found.with_shared(late * clockwork.skew_us * sqrt(UNIFORM), together)
         return found
 
@@ -213,12 +217,14 @@ class FrameTimes:
             for wire in (False, True):
                 edges = self._edges(begin, end, number, wire) if clockwork.step_us else []
                 if edges and (wire or clockwork.clock_us):
-                    amounts = [sign * clockwork.step_us * (self.host(column) == number) for sign, column in edges]
+                    amount = np.empty((len(edges), len(self.sender)))
+                    for of_edge, (sign, column) in zip(amount, edges, strict=True):
+                        np.multiply(sign * clockwork.step_us, self.host(column) == number, out=of_edge)
                     # TX_EN follows the clock of the wire. Its period may be shorter than a sampling step, so that its
                     # edges do not tell where they lie between the samples: it may be always the same place.
                     alike = np.zeros(len(self.sender), dtype=np.int16)
                     places = [alike if wire else self._places(column, number) for _, column in edges]
-                    found.append(Comb(np.array(amounts), np.array(places)))
+                    found.append(Comb(amount, np.array(places)))
         return tuple(found)
 
     def _middle_of(self, number: int) -> float:
@@ -298,7 +304,7 @@ def period_of(edges_us: Floats, clock_us: float, step_us: float) -> float:
 
 def _codes(column: pd.Series[str], names: list[str]) -> Integers:
     """Return the number of each host; -1 for none."""
-    found = np.full(len(column), -1, dtype=np.int64)
+    found = np.full(len(column), -1, dtype=np.int8)
     for number, name in enumerate(names):
         found[(column == name).fillna(False).to_numpy(dtype=bool)] = number
     return found

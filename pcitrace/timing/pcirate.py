@@ -55,11 +55,14 @@ def measure(times: FrameTimes, side: str, findings: list[str]) -> Rate:
     give_back()
     if side == "receive" and len(times.hosts) == 1:
         return _received_alone(times)
+    kind = Kind.SEND_DATA if side == "send" else Kind.RECEIVE_DATA
+    burst = _burst(times, kind)  # of all pieces: before there is anything of the frames
+    give_back()
     if side == "send":
-        duration, host, kind = times.us["dma_us"], times.sender, Kind.SEND_DATA
+        duration, host = times.us["dma_us"], times.sender
         errors = times.errors("dma_start_us", "dma_end_us")
     else:
-        duration, host, kind = times.us["rx_dma_us"], times.receiver, Kind.RECEIVE_DATA
+        duration, host = times.us["rx_dma_us"], times.receiver
         errors = times.errors("rx_dma_start_us", "rx_dma_end_us")
     known = ~np.isnan(duration) & (times.length >= 0) & (host >= 0)
     size: Floats = times.length + (HEADER_BYTES - times.spare_bytes)
@@ -85,7 +88,7 @@ def measure(times: FrameTimes, side: str, findings: list[str]) -> Rate:
     apart = difference(duration[rows], errors[rows], host[rows] == 1, times.length[rows])
     usual = float(np.abs(duration[rows]).mean()) if rows.size else 0.0
     findings += _compare(side, by_host, apart, usual)
-    return Rate(whole.slope, whole.intercept, _burst(times, kind), by_host)
+    return Rate(whole.slope, whole.intercept, burst, by_host)
 
 
 def _received_alone(times: FrameTimes) -> Rate:
@@ -156,7 +159,8 @@ def _burst(times: FrameTimes, kind: Kind) -> Estimate:
 def _pieces(dma: Dma, kind: Kind) -> tuple[Floats, Floats]:
     """Return of each piece of one kind what it took from its first data phase to its last, and the bytes after it."""
     pieces = dma.bus.take((dma.kind == kind) & (dma.bus.data_phases > 1))
-    took = pieces.last_data_us - pieces.first_data_us
+    took = pieces.last_data_us
+    took -= pieces.first_data_us
     # Whole phases: the last one takes its clock however many of its bytes are enabled.
     moved = np.where(pieces.wide, 8.0, 4.0)
     moved *= pieces.data_phases - 1

@@ -253,7 +253,7 @@ def sides(times: FrameTimes, findings: list[str]) -> tuple[Estimate, Estimate]:
 def by_length(times: FrameTimes) -> pd.DataFrame:
     """Summarise the frames that waited for none by their length: mean, standard error, standard deviation."""
     columns = ("gap_us", "t_nic_us", "t_nic_tx_us", "t_nic_rx_us")
-    table = pd.DataFrame({name: times.us[name][times.clean] for name in columns})
+    table = pd.DataFrame({name: times.us[name][times.clean] for name in columns}, copy=False)
     groups = table.groupby(times.length[times.clean])
     summary = pd.DataFrame({"n": groups.size()})
     for name in columns:

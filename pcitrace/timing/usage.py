@@ -156,7 +156,8 @@ class Usage:
                 "data_us": data,
                 "occupancy": np.minimum(busy / span, 1.0),
                 "data_occupancy": np.minimum(data / span, 1.0),
-            }
+            },
+            copy=False,
         )
 
     def _clocks_until(self, time_us: Floats) -> Floats:
@@ -285,13 +286,13 @@ def groups(frames: Frames, host: str) -> pd.DataFrame:
     known = known[np.argsort(first[known], kind="stable")]
     # Where the next group begins, if one begins at each.
     following = np.searchsorted(first[known], dma[known])
-    following = np.maximum(following, np.arange(1, len(known) + 1)).tolist()
-    heads: list[int] = []
+    behind = np.maximum(following, np.arange(1, len(known) + 1)).data
+    begins = bytearray(len(known))
     place = 0
     while place < len(known):
-        heads.append(place)
-        place = following[place]
-    starts = np.array(heads, dtype=np.int64)
+        begins[place] = 1
+        place = behind[place]
+    starts = np.flatnonzero(np.frombuffer(begins, bool))
     ends = np.append(starts[1:], len(known))[: len(starts)]
     first_row, last_row = known[starts], known[ends - 1]
     return pd.DataFrame(
@@ -303,5 +304,6 @@ def groups(frames: Frames, host: str) -> pd.DataFrame:
             "csr_us": last[last_row] - first[first_row],
             "dma_start_us": dma[first_row],
             "idle_us": dma[first_row] - last[last_row],
-        }
+        },
+        copy=False,
     )

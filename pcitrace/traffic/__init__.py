@@ -104,6 +104,10 @@ class Traffic:
         Which frame on the wire each burst is, where a reading of the pieces tells.
     burst_margin : array of float or None
         Margin of each burst (nats), where a reading of the pieces tells; NaN for none.
+    burst_frame, csr_frame : array of int or None
+        The frame that each burst, and each access, belongs to; -1 for none.
+    csr_margin : array of float or None
+        Margins of the first accesses (nats): of the others nothing was decided.
     """
 
     bus: str
@@ -178,6 +182,9 @@ class Traffic:
         """The table `csr_accesses`: one row an access."""
         csr = self.csr
         frame = self.csr_frame if self.csr_frame is not None else np.full(len(csr), -1)
+        margin = np.full(len(csr), np.nan)
+        if self.csr_margin is not None:
+            margin[: len(self.csr_margin)] = self.csr_margin
         return table(
             CSR_ACCESSES,
             {
@@ -191,7 +198,7 @@ class Traffic:
                 "value": _masked(csr.value),
                 "attempts": csr.attempts,
                 "frame": _masked(frame),
-                "margin": self.csr_margin if self.csr_margin is not None else np.full(len(csr), np.nan),
+                "margin": margin,
                 "why": _texts(csr_module.REASONS, csr.reason),
             },
         )
@@ -379,7 +386,7 @@ def join(dma: Dma) -> Bursts:
 
 def _again(dma: Dma, moved: Integers, count: int) -> Integers:
     """Return the bytes of each burst that were moved twice; `moved` are its transactions with data, in order."""
-    twice = moved_twice(dma, moved)
+    twice = moved_twice(dma, moved) if dma.bus.has_address else np.zeros(0)
     if not twice.any():
         return np.broadcast_to(np.int32(0), count)
     return np.bincount(dma.burst[moved], weights=twice, minlength=count).astype(np.int32)

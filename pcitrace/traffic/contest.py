@@ -255,6 +255,9 @@ def _looked_at(pieces: Pieces, problem: Problem) -> int:
     """
     if len(pieces) <= TINY:
         return len(pieces)
-    first = first_reading(pieces, problem)
-    frames = np.flatnonzero(first.begins & (first.target >= 0))[:FRAMES]
+    for many in (SMALL, len(pieces)):  # mostly these few tell it, and a reading of all of them is much memory
+        first = first_reading(pieces.take(np.arange(min(many, len(pieces)))), problem)
+        frames = np.flatnonzero(first.begins & (first.target >= 0))[:FRAMES]
+        if len(frames) == FRAMES:
+            break
     return min(max(LOOKED_AT, int(frames.max(initial=0)) + 1), SMALL, len(pieces))

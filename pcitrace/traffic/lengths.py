@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pcitrace.bustable import BusTable
-from pcitrace.columns import Booleans, Floats, Integers
+from pcitrace.columns import Booleans, Floats, Integers, packed_if_equal
 from pcitrace.freed import give_back
 from pcitrace.traffic.ahead import Ahead, Expected, Units
 from pcitrace.traffic.parser import AHEAD, PENDING, Parser
@@ -59,13 +59,15 @@ def parse(pieces: BusTable, asked_us: Floats, expected: Expected, trial: bool = 
     foreign = np.where(
         (tails > heads) & np.isin(final, optional) & ~np.isin(count - final, optional), final, np.int32(0)
     )
+    foreign = packed_if_equal(foreign)
+    del final  # as long as all pieces, as are the columns of the units
     units = Units(
         count,
         foreign,
         # Only the first and the last data phase of a frame can have bytes disabled.
         pieces.bytes[tails] % 4 > 0,
         short,
-        asked_us[heads],
+        asked_us if len(heads) == len(pieces) else asked_us[heads],
         pieces.first_data_us[heads],
         pieces.last_data_us[tails],
         pieces.busy_period[tails],
@@ -75,7 +77,7 @@ def parse(pieces: BusTable, asked_us: Floats, expected: Expected, trial: bool = 
     parser.go(len(count), len(count))
     number, frame, parted = parser.numbers(len(count)), np.array(parser.found, dtype=np.int64), parser.parted
     either = np.zeros(len(frame), dtype=bool)
-    del parser, final
+    del parser
     give_back()
     if optional:
         units = replace(units, count=count - foreign * parted, foreign=foreign * ~parted)

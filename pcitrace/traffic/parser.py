@@ -73,8 +73,8 @@ class Parser:
         """Return the numbers of the first units."""
         out = self.out[:stop].copy()
         solid = self.solid[: np.searchsorted(self.solid, stop)]
-        in_run = np.flatnonzero(out[solid] < 0)
-        out[solid[in_run]] = self.run_number[self.run_of[in_run]]
+        in_run = out[solid] < 0
+        out[solid[in_run]] = self.run_number[self.run_of[: len(solid)][in_run]]
         return out
 
     def go(self, stop: int, spare: float) -> None:

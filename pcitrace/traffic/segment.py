@@ -78,10 +78,7 @@ def by_lengths(
         if better > whole + CLEARLY:
             plan, direction, whole = other, told, better
 
-    owner = _owners(bus, moved, write, np.arange(len(moved)))
-    # What was retried had been asked for: pauses are counted up to the first attempt.
-    asked_us = pieces.start_us.copy()
-    np.minimum.at(asked_us, owner[owner < len(moved)], bus.start_us[owner < len(moved)])
+    asked_us = _asked(bus, pieces, _owners(bus, moved, write, np.arange(len(moved))))
     burst = np.full(len(moved), -1, dtype=np.int32)
     kind = np.zeros(len(moved), dtype=np.int8)
     reason = np.zeros(len(moved), dtype=np.int8)
@@ -94,7 +91,7 @@ def by_lengths(
         rows = np.flatnonzero(direction == side).astype(np.int32)
         some = pieces.take(rows)
         if expected is not None:
-            found, either = parse(some, asked_us[rows], expected)
+            found, either = parse(some, asked_us if len(rows) == len(pieces) else asked_us[rows], expected)
             why = np.where(either, EITHER_TAIL, WIRE_LENGTHS)
         else:
             if side == 0:
@@ -207,6 +204,15 @@ def _owners(bus: BusTable, moved: Integers, write: Integers, burst: Integers) ->
         owner = np.searchsorted(moved[numbers], attempts[mine])
         out[attempts[mine]] = np.append(numbers, len(moved))[np.where(soon[mine], other[owner], owner)]
     return out
+
+
+def _asked(bus: BusTable, moved: BusTable, owner: Integers) -> Floats:
+    """Return the first attempt of each transaction that moved data: what was retried had been asked for."""
+    asked_us = moved.start_us.copy()
+    if len(moved) < len(bus):
+        attempts = owner < len(moved)
+        np.minimum.at(asked_us, owner[attempts], bus.start_us[attempts])
+    return asked_us
 
 
 def _whole(bus: BusTable, owner: Integers, moved: Dma) -> Dma:
