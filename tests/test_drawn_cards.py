@@ -60,7 +60,7 @@ def bench_of(card: Path) -> Any:
         ("wide66_3", "vcd", "generic", 201, 41),
         # Sixteen words of descriptors before each receive were taken for its rest, which was left over.
         ("scatter-gather_n2", "control16", "generic", 156, 52),
-        # In the others pieces of any kind: of 78 sends' edges 15 stood out as sure, and were wrong.
+        # Words one by one, and pieces that were read again: of 104 sends' edges 15 stood out as sure, and were wrong.
         ("reread_n3", "control16", "generic", 156, 0),
         # Each send began with its second piece, behind one that was cut.
         ("cacheline_9", "control16", "generic", 248, 0),

@@ -104,17 +104,17 @@ def no_account(learner: Learner, nats: float) -> None:
 
 BROKEN: dict[str, tuple[str, Broken]] = {
     # Of a host's DMA, by the tables.
-    "lattice.Track.goes_on": ("one-host.control16-own", of_dma(Track, goes_on=level)),
+    "lattice.Track.goes_on": ("batched-status.control16-own", of_dma(Track, goes_on=level)),
     "lattice.Track.resumes": ("reread.control16-own", of_dma(Track, resumes=level)),
     "lattice.Track.after_others": ("ring.control16-own", of_dma(Track, after_others=level)),
-    "lattice.Track.begins": ("one-host.control16-own", of_dma(Track, begins=level)),
+    "lattice.Track.begins": ("batched-status.control16-own", of_dma(Track, begins=level)),
     "lattice.Track.lag": ("csr-descriptors.control16-own", of_dma(Track, lag=level, claims=level)),
     "lattice.Track.excess": ("csr-descriptors.control16-own", of_dma(Track, excess=level)),
-    "lattice.Track.middle": ("one-host.control16-own", of_dma(Track, middle=level)),
+    "lattice.Track.middle": ("batched-status.control16-own", of_dma(Track, middle=level)),
     "lattice.Track.singles": ("ring.control16-own", of_dma(Track, singles=none)),
     "lattice.Track.places": ("tiny.vcd-generic", of_dma(Track, places=level)),
-    "lattice.Table.other": ("one-host.control16-own", of_dma(Table, other=level)),
-    "lattice.Table.other_units": ("one-host.control16-own", of_dma(Table, other_units=level)),
+    "lattice.Table.other": ("batched-status.control16-own", of_dma(Table, other=level)),
+    "lattice.Table.other_units": ("batched-status.control16-own", of_dma(Table, other_units=level)),
     "lattice.Table.follows": ("latency-timer.control16-own", of_dma(Table, follows=level)),
     "lattice.Table.apart": ("padding.vcd-generic", of_dma(Table, apart=none)),
     "lattice.Goals.skip": ("csr-descriptors.control16-own", of_dma(Goals, skip=none)),
@@ -141,7 +141,7 @@ BROKEN: dict[str, tuple[str, Broken]] = {
         "csr-descriptors.control16-own",
         instead(alone, "_unclaimed", lambda _, begin_us: np.zeros(len(begin_us))),
     ),
-    "learning": ("one-host.control16-own", instead(Learner, "nats", property(lambda _: 0.0, no_account))),
+    "learning": ("batched-status.control16-own", instead(Learner, "nats", property(lambda _: 0.0, no_account))),
     # Of the accesses that start a send.
     "releases.Table.lag": ("latency-timer.vcd-generic", of_doorbells(releases.Table, lag=level)),
     "releases.Table.shape": ("mid-stream.vcd-generic", of_doorbells(releases.Table, shape=level)),

@@ -159,8 +159,7 @@ def _burst(times: FrameTimes, kind: Kind) -> Estimate:
 def _pieces(dma: Dma, kind: Kind) -> tuple[Floats, Floats]:
     """Return of each piece of one kind what it took from its first data phase to its last, and the bytes after it."""
     pieces = dma.bus.take((dma.kind == kind) & (dma.bus.data_phases > 1))
-    took = pieces.last_data_us
-    took -= pieces.first_data_us
+    took = pieces.last_data_us - pieces.first_data_us
     # Whole phases: the last one takes its clock however many of its bytes are enabled.
     moved = np.where(pieces.wide, 8.0, 4.0)
     moved *= pieces.data_phases - 1
