@@ -66,6 +66,8 @@ def bench_of(card: Path) -> Any:
         ("cacheline_9", "control16", "generic", 248, 0),
         # One of 28 did, which had been read again.
         ("reread_n2", "control16", "generic", 326, 56),
+        # The last words of each send, read one by one, were the first of the next one.
+        ("scatter-gather_n7", "control16", "generic", 209, 0),
         # All sends are equal: with their descriptors they could go on to the end of a block.
         ("ring_n1", "control16", "generic", 325, 100),
     ],

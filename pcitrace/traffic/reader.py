@@ -63,6 +63,7 @@ from pcitrace.traffic.spare import (
     may_turn,
     moved_on,
     not_needed,
+    torn,
     unlike_others,
     without,
 )
@@ -258,6 +259,8 @@ class Reader:
             reading = self.as_well_from_inside(reading, side)
             reading = self.as_well_without_blocks(reading, side, lies)
             reading = may_turn(self.pieces, reading, side, goals, self.write != 1 - side)
+            if side == SEND and lies.whole:
+                reading = torn(self.pieces, reading)
         return reading
 
     def as_well_exchanged(self, reading: Reading, side: int) -> Reading:
