@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 __all__ = ["give_back", "given_back"]
 
 TOGETHER = 1 << 16
-"""Transactions that are gone through together: of fewer the calls would cost more than the work."""
+"""Transactions that are gone through together: of fewer the calls would cost more than the work, and twice as many took
+30 MiB more of a report of 6.2 M."""
 
 EVERY = 1 << 20
 """Transactions after which it is worth the time: of 70 bytes each."""

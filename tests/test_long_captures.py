@@ -154,8 +154,7 @@ def test_memory_is_given_back_where_much_is_free(monkeypatch: pytest.MonkeyPatch
 
 def test_what_is_in_use_is_known() -> None:
     trim = freed._trim()
-    if trim is None:
-        pytest.skip("the C library does not say it")
+    assert trim is not None, "the C library does not say what is free: glibc does from 2.33 on"
     before, some = trim.in_use_bytes(), bytearray(50 << 20)
     assert 50 << 20 <= trim.in_use_bytes() - before < 51 << 20
     assert len(some) == 50 << 20

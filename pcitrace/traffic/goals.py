@@ -71,7 +71,7 @@ one that does not are apart, too, and where it is said to do so no other frame i
 or were the next ones (a card of another maker, cut-through). Fewer may be mistakes. On 100 cards of two other makers
 all frames were apart in all 293 directions of hosts that store and forward, fewer than this in 16 of 23 others."""
 
-LONGEST = 1 << 16
+LONGEST_BYTES = 1 << 16
 """More bytes than any frame has."""
 
 BACK_TO_BACK = 1.5
@@ -105,7 +105,7 @@ class Target:
             np.where(np.isnan(wire.start_us), -np.inf, wire.start_us),
             np.where(np.isnan(wire.end_us), np.inf, wire.end_us),
             np.where(known, np.maximum(wire.least, SHORTEST_RECEIVED), HEADER),
-            np.where(known, np.maximum(wire.most, SHORTEST_RECEIVED), LONGEST),
+            np.where(known, np.maximum(wire.most, SHORTEST_RECEIVED), LONGEST_BYTES),
         )
 
     def first(self, count: int) -> Target:
@@ -115,7 +115,7 @@ class Target:
     @property
     def alike(self) -> bool:
         """Whether all may be of one length."""
-        return bool(self.least.max(initial=0) <= self.most.min(initial=LONGEST))
+        return bool(self.least.max(initial=0) <= self.most.min(initial=LONGEST_BYTES))
 
     def __len__(self) -> int:
         return len(self.start_us)
