@@ -146,10 +146,10 @@ def test_memory_is_given_back_where_much_is_free(monkeypatch: pytest.MonkeyPatch
 
     trim = freed._Trim(given_back, lambda: in_use[0] << 20)
     # Free beside programs of 50 MiB; what is in use does not matter.
-    for free, in_use[0] in ((10, 20), (25, 400), (60, 400), (31, 20), (32, 20), (0, 900)):
+    for free, in_use[0] in ((25, 20), (69, 400), (90, 400), (69, 20), (70, 20), (0, 900)):
         there[0] = 50 + in_use[0] + free
         trim()
-    assert trimmed == [80, 510, 102]
+    assert trimmed == [95, 540, 140]
 
 
 def test_what_is_in_use_is_known() -> None:
