@@ -68,6 +68,12 @@ def bench_of(card: Path) -> Any:
         ("reread_n2", "control16", "generic", 326, 56),
         # The last words of each send, read one by one, were the first of the next one.
         ("scatter-gather_n7", "control16", "generic", 209, 0),
+        # A status of one word, in a ring of its own and before each receive, was its beginning.
+        ("tiny_n4", "vcd", "generic", 286, 60),
+        # Three sends were whole from where they were read again; other hosts' bursts had the numbers of what was before.
+        ("reread_n1", "vcd", "card.toml", 244, 0),
+        # Header and rest in two buffers, the header and the last word of the rest read one by one: each send ended before.
+        ("scatter-gather_n5", "control16", "card.toml", 1, 1),
         # All sends are equal: with their descriptors they could go on to the end of a block.
         ("ring_n1", "control16", "generic", 325, 100),
     ],

@@ -15,7 +15,7 @@ from pcitrace.facts import WRITES
 from pcitrace.lattice import ALONE, Goals, Learner, Reading
 from pcitrace.traffic import alone
 from pcitrace.traffic.dma import directions
-from pcitrace.traffic.named import Naming, Words, goes_on
+from pcitrace.traffic.named import Naming, Words, goes_on, headless
 from pcitrace.traffic.phases import Phases
 from pcitrace.traffic.pieces import Pieces
 
@@ -98,11 +98,34 @@ def test_a_frame_begins_where_it_was_named_until_most_are_seen_to_begin_elsewher
         reading = Reading(track, begins, begins, np.full(count, -1), np.zeros((count, 4), np.float32), 0.0)
         named = np.arange(count) == 0
         priced = alone.Alone(pieces, write_, (None, None), Naming(named, no, no, no))
+        priced.headless = no
         found = priced.costs(reading, (Goals.none(True), Goals.none(True)), Learner())[:, 3]
         return float(found[1] - found[0])
 
     assert dearer(no) == pytest.approx(np.log(9))
     assert dearer(np.arange(count) > count // 2) < 0.0
+
+
+@pytest.mark.parametrize("family", ["cacheline", "reread", "tiny", "scatter-gather", "wide66", "mixed"])
+def test_what_is_too_short_for_a_header_begins_no_frame_unless_it_is_gone_on_with(family: str, tmp_path: Path) -> None:
+    """Statuses, registers of other masters and the last words of frames are; never a beginning."""
+    bench = Bench(family, 5, frames=8)
+    found = 0
+    for name, host in analysis.frames(opened(bench, tmp_path)).hosts.items():
+        pieces = Pieces.of(host.dma.bus)
+        short = headless(pieces, directions(pieces.bus))
+        found += int(short.sum())
+        begun_us = [
+            row[f"{way}_dma_first_ns"] / 1e3
+            for row in bench.truth()
+            for way, host_of in (("tx", row["dir"][0]), ("rx", row["dir"][-1]))
+            if host_of == name and row[f"{way}_dma_first_ns"] is not None
+        ]
+        first_us = pieces.bus.first_data_us
+        begins = np.isin(np.round(first_us, 2), np.round(begun_us, 2))
+        assert begins.sum() >= len(begun_us) - 1
+        assert not (short & begins).any()
+    assert found > 0
 
 
 def edges(bench: Bench, folder: Path) -> dict[str, int]:

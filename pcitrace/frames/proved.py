@@ -10,6 +10,7 @@ import numpy as np
 from pcitrace.columns import Booleans, Integers
 from pcitrace.facts import BYTES_PER_PHASE, LEAST_FRAME_BYTES, LEAST_USER_BYTES
 from pcitrace.frames.sides import UNDER_WAY
+from pcitrace.traffic import Traffic
 from pcitrace.traffic.content import FCS, HEADER, keys, numbers
 from pcitrace.traffic.dma import Dma
 from pcitrace.traffic.goals import RECEIVE, SEND
@@ -60,18 +61,19 @@ def proved(ends: Mapping[str, Ends], columns: Mapping[str, Any], told: Booleans)
             if dma.bus.bytes_exact and len(rows):
                 more, buffers = columns[f"{which}_bytes"][rows] - size, _buffers(dma, bursts)
                 whole = (more == 0) | ((more >= 0) & (more < BYTES_PER_PHASE) & (buffers == 1) & alike)
-                out[side][rows[whole & (buffers > 0) & (size > 0) & _moved_once(host, columns, side, bursts)]] = True
+                frames = columns[f"{which}_burst"][columns["sender"] == name]
+                once = _moved_once(host.host.traffic, frames, bursts)
+                out[side][rows[whole & (buffers > 0) & (size > 0) & once]] = True
     return out
 
 
-def _moved_once(host: Ends, columns: Mapping[str, Any], side: int, bursts: Integers) -> Booleans:
-    """Return of which bursts nothing else that is no frame's was moved the same way where they lie in memory.
+def _moved_once(traffic: Traffic, frames: Integers, bursts: Integers) -> Booleans:
+    """Return of which bursts, of all frames that went that way, nothing left over was moved where they lie in memory.
 
     Between the frame before and the one behind it, that is. Else they may be all that was moved again: a card that
     begins anew after each disconnect had begun to read two frames 11 us before (`cardbench`, reread 49).
     """
-    joined, dma = host.host.traffic.joined, host.host.traffic.dma
-    frames = columns["send_burst" if side == SEND else "receive_burst"]
+    joined, dma = traffic.joined, traffic.dma
     mine = np.isin(dma.burst, frames)
     write = dma.write[np.flatnonzero(np.isin(dma.burst, bursts))[0]]
     left = np.flatnonzero(~mine & (dma.bus.data_phases > 0) & (dma.write == write))

@@ -26,7 +26,7 @@ from pcitrace.lattice import (
     widths,
 )
 from pcitrace.traffic.goals import RECEIVE, SEND, Target
-from pcitrace.traffic.named import Naming, goes_on
+from pcitrace.traffic.named import Naming, goes_on, headless
 from pcitrace.traffic.pieces import Pieces
 
 __all__ = ["Alone"]
@@ -70,7 +70,7 @@ class Alone:
         page = np.where(pieces.bus.address >= 0, pieces.bus.address // PAGE_BYTES, -1)
         _, self.page = np.unique(page, return_inverse=True)
         self.pages = int(self.page.max(initial=0)) + 1
-        self.in_place = goes_on(pieces, write)
+        self.in_place, self.headless = goes_on(pieces, write), headless(pieces, write)
         self.since = [_Since.of(pieces, target) for target in targets if target is not None and len(target)]
 
     def costs(self, reading: Reading, goals: tuple[Goals, Goals], learner: Learner) -> Costs:
@@ -87,6 +87,7 @@ class Alone:
         for track, wrong in ((SEND, 1), (RECEIVE, 0)):
             for columns in (out[:, 1:3], out[:, KIND]):
                 columns[self.write == wrong, track] += -np.log(STRAY)
+            out[self.headless, 3 + track] += -np.log(BY_CHANCE)
             out[:, 5 + track] = _unclaimed(goals[track], self.begin_us)
         out[:, KIND_TIME] = np.inf
         for since in self.since:

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from pcitrace.columns import Booleans, Floats, Integers
-from pcitrace.facts import WRITES
+from pcitrace.facts import HEADER_BYTES, WRITES
 from pcitrace.traffic.csr import Accesses
 from pcitrace.traffic.phases import Phases
 from pcitrace.traffic.pieces import Pieces
 
-__all__ = ["Naming", "Words", "goes_on"]
+__all__ = ["Naming", "Words", "goes_on", "headless"]
 
 AT_A_TIME = 4096
 """Pieces whose data are looked at together: of a long capture all would take gigabytes."""
@@ -99,6 +99,22 @@ def goes_on(pieces: Pieces, write: Integers) -> Booleans:
         mine = np.flatnonzero(write == way)
         behind = start[mine[1:]] - start[mine[:-1]]
         out[mine[1:]] = (behind >= 0) & (behind <= size[mine[:-1]])
+    return out
+
+
+def headless(pieces: Pieces, write: Integers) -> Booleans:
+    """Return which pieces hold less than an Ethernet header, and are not gone on with: the next one that went the same
+    way lies elsewhere, and no target cut them.
+
+    None of them begins a frame: where it lies in two buffers, the first holds the header at least.
+    """
+    out = np.zeros(len(pieces), dtype=bool)
+    if pieces.bus.has_address:
+        on = goes_on(pieces, write)
+        for way in (0, 1):
+            mine = np.flatnonzero(write == way)
+            out[mine[:-1]] = ~on[mine[1:]]
+        out &= (pieces.bus.bytes < HEADER_BYTES) & ~pieces.cut
     return out
 
 

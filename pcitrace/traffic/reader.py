@@ -237,11 +237,20 @@ class Reader:
             for side, target in enumerate(self.targets)
             if target is not None and target.seen and target.alike and not self.pieces.bus.has_address
         ]
-        plain = [one for one in tried if not any(self.layout(side, one).block for side, _, _ in equal)]
+        plain = [one for one in tried if all(self.lies_plainly(side, target, one) for side, target, _ in equal)]
         explains = any(
             all(self.fitting(side, target, one).sum() >= least for side, target, least in equal) for one in plain
         )
         return plain if explains else tried
+
+    def lies_plainly(self, side: int, target: Target, reading: Reading) -> bool:
+        """Return whether no block is needed for a track's segments: as many fit without, in one buffer."""
+        lies = self.layout(side, reading)
+        if not lies.block:
+            return True
+        others = [one for one in layouts(side, lies.whole, self.unit, False) if not one.block]
+        fits = Claimed(side, self.pieces, reading, target, self.unit).fitting(others).sum(axis=1)
+        return bool(fits.max(initial=0) >= self.fitting(side, target, reading).sum())
 
     def by_lengths(self, reading: Reading) -> Reading:
         """Return a reading with no edge that is sure where the length of frames on their wire speaks against it."""

@@ -74,11 +74,13 @@ def begun_again(pieces: Pieces, reading: Reading) -> Integers:
     if known:
         order = np.lexsort((order, address))
     before, here = order[:-1], order[1:]
-    begun = reading.begins[here] & (reading.track[before] < 0)
+    begun = reading.begins[here]
     if known:
-        again = begun & pieces.cut[before] & (address[before] == address[here]) & (address[here] >= 0)
+        # Of a frame that claims nothing on a wire it is no surer that it is one.
+        begun &= (reading.target[before] < 0) & (address[before] == address[here]) & (address[here] >= 0)
+        again = begun & pieces.cut[before]
     else:
-        begun &= reading.track[here] == SEND
+        begun &= (reading.track[before] < 0) & (reading.track[here] == SEND)
         stopped = begun & pieces.bus.stopped[before]
         few = stopped.sum() <= SEVERAL * (reading.begins & (reading.track == SEND)).sum()
         again = begun & pieces.cut[before] | stopped & few
