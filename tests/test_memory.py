@@ -10,12 +10,16 @@ from random import Random
 
 import buses
 import oracle
+import pyarrow as pa
 import pytest
 import waveforms
 from conftest import peak_memory
 from idle_captures import stretch
 
+import pcitrace
 from pcitrace.cli import main
+from pcitrace.instrument.rules import catalogue
+from pcitrace.instrument.stream import parts
 
 SAMPLES = 100_000_000  # of 2 bytes
 
@@ -111,19 +115,25 @@ def test_memory_does_not_grow_with_idle_time(command: list[str], mostly_idle: Pa
     assert needed["long"] < needed["half"] + 60_000, "the samples are 200 MB more"
 
 
+def write_noise(path: Path, members: int, high: int = 0) -> None:
+    """So many times 20,000 clocks in state mode of lines that are noise, but for those that are high."""
+    names = ("FRAME#", "IRDY#", "TRDY#", "DEVSEL#", "STOP#", "PERR#", "SERR#", "GNT0#")
+    probes = "".join(f"probe{number}={name}\n" for number, name in enumerate(names, 1))
+    head = "[device 1]\ncapturefile=logic-1\ntotal probes=8\nsamplerate=33 MHz\nunitsize=1\n"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("version", "2")
+        archive.writestr("metadata", head + probes)
+        for number in range(members):
+            clocks = bytes(clock | high for clock in Random(number).randbytes(20_000))
+            archive.writestr(f"logic-1-{number + 1}", clocks)
+
+
 @pytest.fixture(scope="module")
 def noise(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A bus in state mode whose lines are noise: nearly every clock breaks a rule; a million and three."""
     folder = tmp_path_factory.mktemp("noise")
-    names = ("FRAME#", "IRDY#", "TRDY#", "DEVSEL#", "STOP#", "PERR#", "SERR#", "GNT0#")
-    probes = "".join(f"probe{number}={name}\n" for number, name in enumerate(names, 1))
-    head = "[device 1]\ncapturefile=logic-1\ntotal probes=8\nsamplerate=33 MHz\nunitsize=1\n"
     for name, members in (("short", 50), ("long", 150)):
-        with zipfile.ZipFile(folder / f"{name}.sr", "w") as archive:
-            archive.writestr("version", "2")
-            archive.writestr("metadata", head + probes)
-            for number in range(members):
-                archive.writestr(f"logic-1-{number + 1}", Random(number).randbytes(20_000))
+        write_noise(folder / f"{name}.sr", members)
     return folder
 
 
@@ -146,6 +156,25 @@ def test_memory_does_not_grow_with_what_is_wrong(command: list[str], noise: Path
         assert status == 0
         assert len(out) > 50
     assert needed["long"] < needed["short"] + 120_000, "2 M clocks more, with several problems each by the rules"
+
+
+def test_a_part_has_few_broken_rules(noise: Path) -> None:
+    """However many there are in each transaction: parts that wait to be taken are counted."""
+    bus = pcitrace.open(noise / "short.sr", clock_mhz=33).bus
+    found = [len(pa.table(part.problems)) for part in parts([bus], ["transaction"], rules=[*catalogue()])]
+    assert max(found) < 20_000
+    assert sum(found) > 500_000
+
+
+def test_broken_rules_do_not_wait_where_no_transaction_begins(tmp_path: Path) -> None:
+    """FRAME# is never asserted, and IRDY# is noise: a million clocks, and six."""
+    needed = {}
+    for name, members in (("short", 50), ("long", 300)):
+        write_noise(tmp_path / f"{name}.sr", members, high=1)
+        command = ["decode", "-o", str(tmp_path / "t.parquet"), "--rules", "all", "--problems", str(tmp_path / "p.csv")]
+        status, _, needed[name] = peak_memory([*command, str(tmp_path / f"{name}.sr"), "--clock-mhz", "33"])
+        assert status == 0
+    assert needed["long"] < needed["short"] + 30_000
 
 
 @pytest.fixture(scope="module")

@@ -87,6 +87,77 @@ class TestSaturatedBus:
             assert decode(path, clock_mhz=33.0, threads=threads) == whole
 
 
+NAMES = ["CLK", "FRAME#", "IRDY#", "TRDY#", "DEVSEL#", "STOP#", "PERR#", "SERR#", "GNT0#", "GNT1#"]
+NAMES += ["CBE0#", "CBE1#", "CBE2#", "CBE3#"]
+FRAME, IRDY, TRDY, DEVSEL, STOP, PERR, SERR, GNT0, GNT1 = (1 << bit for bit in range(1, 10))
+CBE = 0xF << 10
+
+
+def far_apart(noise: np.random.Generator, broken: float) -> np.ndarray:
+    """Clocks of transactions of all lengths with pauses of all lengths; so many of them are not as they should be."""
+    words: list[int] = []
+    moves = FRAME | IRDY | TRDY | DEVSEL
+    for _ in range(300):
+        waits = [FRAME | IRDY | DEVSEL] * int(noise.integers(0, 6))
+        pause = [FRAME | TRDY | DEVSEL] * int(noise.integers(0, 3)) if noise.random() < 0.2 else []
+        parts = [[moves] * int(noise.choice((0, 1, 2, 20, 90, 300))) for _ in range(int(noise.integers(1, 3)))]
+        ends = {
+            "completion": [IRDY | TRDY | DEVSEL],
+            "disconnect": [FRAME | IRDY | DEVSEL | STOP | TRDY, IRDY | DEVSEL | STOP],
+            "retry": [FRAME | IRDY | DEVSEL | STOP, IRDY | DEVSEL | STOP],
+            "abort": [IRDY] * 4,
+        }
+        words += [FRAME, FRAME | IRDY, *waits, *parts[0], *pause, *parts[-1], *ends[str(noise.choice([*ends]))]]
+        words += [0] * int(noise.choice((0, 1, 2, 3, 10, 40, 250)))
+    clocks = np.array(words, np.uint64)
+    clocks |= np.repeat(noise.integers(0, 4, 1 + len(clocks) // 7).astype(np.uint64), 7)[: len(clocks)] * GNT0
+    seldom = noise.random(len(clocks)) < 0.01
+    clocks[seldom] |= noise.choice([PERR, SERR, CBE, CBE & CBE << 2], int(seldom.sum())).astype(np.uint64)
+    wrong = noise.random(len(clocks)) < broken
+    clocks[wrong] ^= noise.choice([FRAME, IRDY, TRDY, DEVSEL, STOP], int(wrong.sum())).astype(np.uint64)
+    return clocks
+
+
+@settings(max_examples=40)
+@given(
+    st.integers(0, 2**32),
+    st.sampled_from((2, 4, 8, 3)),
+    st.sampled_from((0, 0.0005, 0.01)),
+    st.sampled_from((3, 7, 40)),
+    st.sets(st.sampled_from(NAMES[4:])),
+)
+def test_clocks_that_are_left_out_are_counted(
+    seed: int, unit: int, broken: float, most: int, not_captured: set[str]
+) -> None:
+    """What rests, or goes on in a burst, is only counted: with the rows of who looks at every clock."""
+    noise = np.random.default_rng(seed)
+    clocks = far_apart(noise, broken)
+    # Each clock has some samples with CLK low, then some with CLK high, and what is seen late.
+    low, high = noise.integers(1, most, len(clocks)), noise.integers(1, most, len(clocks))
+    if most == 40:
+        low, high = np.full_like(low, low[0]), np.full_like(high, high[0])
+    lines = np.repeat(clocks, low + high)
+    phase = np.arange(len(lines)) - np.repeat(np.cumsum(low + high) - low - high, low + high)
+    late = np.roll(lines, 1)
+    jitter = noise.random(len(lines)) < 0.01
+    lines = np.where(jitter, late, lines)
+    clk = phase >= np.repeat(low, low + high)
+    data = (~lines & np.uint64(0x3FFE)) | clk.astype(np.uint64)
+    packed = np.ascontiguousarray(data.astype("<u8").view(np.uint8).reshape(-1, 8)[:, :unit]).tobytes()
+    wired = {name: (bit, 0, name.endswith("#")) for bit, name in enumerate(NAMES) if name not in not_captured}
+    if not {f"CBE{lane}#" for lane in range(4)} <= wired.keys():
+        wired = {name: place for name, place in wired.items() if not name.startswith("CBE")}
+    capture = _kernel.from_samples(packed, unit, NAMES, 1e8)
+    spec = {"name": "PCI", "width": None, "lines": wired}
+
+    def tables(**how: Any) -> list[list[dict[str, Any]]]:
+        [found] = _kernel.decode(capture, [spec], threads=1, **how)
+        return [pa.table(table).to_pylist() for table in (found.transactions, found.clocks, found.problems)]
+
+    for window_us in (None, 7.0):
+        assert tables(window_us=window_us) == tables(window_us=window_us, portable=True)
+
+
 class TestColumns:
     @pytest.mark.parametrize("threads", [1, 2])
     def test_some_are_those_of_the_whole_table(self, path: Path, threads: int) -> None:

@@ -159,6 +159,12 @@ impl Concerns {
         }
     }
 
+    /// Of the transaction, or how many had begun.
+    pub fn number(self) -> u64 {
+        let (Concerns::Transaction(number) | Concerns::NoneAfter(number)) = self;
+        number
+    }
+
     fn counted_from(self, origin: Origin) -> Self {
         match self {
             Concerns::Transaction(number) => Concerns::Transaction(number + origin.transactions),
@@ -280,9 +286,7 @@ impl Problems {
 
     /// Takes out the rows that concern what was before a transaction: none of them goes on.
     pub fn take_before(&mut self, transaction: u64) -> Vec<Problem> {
-        let over = |row: &Problem| match row.concerns {
-            Concerns::Transaction(number) | Concerns::NoneAfter(number) => number < transaction,
-        };
+        let over = |row: &Problem| row.concerns.number() < transaction;
         let (taken, left): (Vec<_>, Vec<_>) = std::mem::take(self).rows().partition(over);
         left.into_iter().for_each(|row| self.push(row));
         taken

@@ -12,6 +12,8 @@ pub struct Span<'a> {
     /// Of every sample, or empty where they count from `first_stamp`.
     stamps: &'a [u64],
     first_stamp: u64,
+    /// How many clocks that are not there come before each, or empty where all are there.
+    missing: &'a [u64],
     /// The samples of the last clock and the last sample before `data`.
     last_clock: Option<&'a [u8]>,
     last_sample: Option<&'a [u8]>,
@@ -21,12 +23,17 @@ impl<'a> Span<'a> {
     /// Samples of `unit` bytes, of which `clk` is CLK: none in state mode, where every sample is a clock.
     pub fn new(data: &'a [u8], unit: usize, clk: Option<Bit>) -> Self {
         assert!(clk.is_none_or(|clk| clk.byte < unit), "CLK lies within a sample");
-        Span { data, unit, clk, stamps: &[], first_stamp: 0, last_clock: None, last_sample: None }
+        Span { data, unit, clk, stamps: &[], first_stamp: 0, missing: &[], last_clock: None, last_sample: None }
     }
 
     /// With a stamp for each sample, or for the first one where there are none.
     pub fn stamped(self, stamps: &'a [u64], first_stamp: u64) -> Self {
         Span { stamps, first_stamp, ..self }
+    }
+
+    /// So many clocks come before each that are not there: of every sample, and what follows the last one.
+    pub fn without(self, missing: &'a [u64]) -> Self {
+        Span { missing, ..self }
     }
 
     /// Behind these samples: that of the last clock and the very last.
@@ -82,6 +89,29 @@ impl<'a> Span<'a> {
     /// The stamps of all samples, where they are listed.
     pub fn stamps(&self) -> &'a [u64] {
         self.stamps
+    }
+
+    /// How many clocks that are not there come before each sample, and the end; empty where all are there.
+    #[inline(always)]
+    pub fn all_missing(&self) -> &'a [u64] {
+        self.missing
+    }
+
+    /// How many clocks are not there from number `from` on before number `to`, those just before `to` too.
+    #[inline(always)]
+    pub fn missing(&self, from: usize, to: usize) -> u64 {
+        match self.missing {
+            [] => 0,
+            missing => missing[to] - missing[from],
+        }
+    }
+
+    /// The first number behind `from`, up to `to`, before which clocks are missing; or `to`.
+    pub fn next_missing(&self, from: usize, to: usize) -> usize {
+        match self.missing {
+            [] => to,
+            missing => to.min(from + missing[from..to].partition_point(|&before| before == missing[from])),
+        }
     }
 
     /// The last sample before number `end` that is a clock.

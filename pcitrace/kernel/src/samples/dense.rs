@@ -79,7 +79,8 @@ impl Dense {
     #[inline(always)]
     pub fn waiting(&self) -> (Span<'_>, usize) {
         let taken = &self.taken;
-        (Span::new(taken.samples(), taken.unit(), None).stamped(taken.stamps(), 0), taken.count())
+        let span = Span::new(taken.samples(), taken.unit(), None).stamped(taken.stamps(), 0);
+        (span.without(taken.missing()), taken.count())
     }
 }
 

@@ -64,6 +64,13 @@ impl Steady {
         ((first ^ self.wanted) & self.told & self.sample == 0).then_some((blocks, first))
     }
 
+    /// Whether the bus is in this state in a sample; eight bytes have to be there.
+    #[inline(always)]
+    pub fn holds(&self, span: &Span, number: usize) -> bool {
+        let Some(&first) = span.sample(number).first_chunk() else { return false };
+        self.fits && (u64::from_le_bytes(first) ^ self.wanted) & self.told & self.sample == 0
+    }
+
     /// Goes over the samples from `from` on in which the bus is in this state, short of `to` at the latest, up to the last
     /// one before a change.
     ///

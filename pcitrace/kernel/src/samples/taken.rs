@@ -1,7 +1,7 @@
 //! Clocks that were taken out of samples, side by side.
 
 use crate::samples::BLOCK;
-use crate::samples::block::below;
+use crate::samples::block::{Span, below};
 use crate::samples::lanes::Map;
 
 /// Clocks that are put side by side before they are decoded, about.
@@ -24,6 +24,11 @@ pub struct Taken {
     stamps: Vec<u64>,
     /// A line that is watched changed just before them: a bit each.
     suspect: Vec<u64>,
+    /// How many clocks that were left out come before each, for the bus stayed as it was; nothing is there where `left_out` is 0.
+    missing: Vec<u64>,
+    left_out: u64,
+    /// Before this one that is noted.
+    noted: usize,
     count: usize,
     /// In so many of the last blocks no such line changed.
     still: i32,
@@ -36,12 +41,53 @@ impl Taken {
             self.samples = vec![0; (MOST + BLOCK) * unit];
             self.stamps = vec![0; MOST + BLOCK];
             self.suspect = vec![0; MOST / BLOCK + 2];
+            self.missing = vec![0; MOST + BLOCK];
             self.unit = unit;
         }
         self.samples[..unit].copy_from_slice(&before[..unit]);
         self.suspect[0] = 0;
         self.count = 1;
         self.still = 0;
+        self.left_out = 0;
+        self.noted = 0;
+    }
+
+    /// So many clocks are left out behind the last one.
+    #[inline(always)]
+    pub fn leave_out(&mut self, clocks: u64) {
+        self.missing[self.noted..=self.count].fill(self.left_out);
+        self.noted = self.count;
+        self.left_out += clocks;
+    }
+
+    /// Notes what is left out up to the last clock, and behind it.
+    #[inline(always)]
+    pub fn note_missing(&mut self) {
+        if self.left_out > 0 {
+            self.missing[self.noted..=self.count].fill(self.left_out);
+            self.noted = self.count;
+        }
+    }
+
+    /// How many clocks that are not there come before each, and the end, once that is noted; empty where all are there.
+    #[inline(always)]
+    pub fn missing(&self) -> &[u64] {
+        if self.left_out > 0 { &self.missing } else { &[] }
+    }
+
+    /// Adds a clock by itself.
+    #[inline(always)]
+    pub fn push(&mut self, sample: &[u8], stamp: u64) {
+        self.samples[self.count * self.unit..][..sample.len()].copy_from_slice(sample);
+        self.stamps[self.count] = stamp;
+        self.add(1, 0, false);
+    }
+
+    /// Whether that is so of the last two clocks.
+    #[inline(always)]
+    pub fn are_last_two(&self, is: impl Fn(&Span, usize) -> bool) -> bool {
+        let span = Span::new(&self.samples, self.unit, None);
+        self.count > 2 && is(&span, self.count - 2) && is(&span, self.count - 1)
     }
 
     pub fn unit(&self) -> usize {
@@ -104,6 +150,12 @@ impl Taken {
         let first = at - 1;
         self.samples.copy_within(first * self.unit..self.count * self.unit, 0);
         self.stamps.copy_within(first..self.count, 0);
+        if self.left_out > 0 {
+            // What was left out before `at` counts no more.
+            self.missing[first] = self.missing[at];
+            self.missing.copy_within(first..=self.count, 0);
+            self.noted = self.count - first;
+        }
         self.count -= first;
         for word in 0..=self.count / BLOCK {
             self.suspect[word] = self.suspect(first + BLOCK * word);

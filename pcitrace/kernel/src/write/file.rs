@@ -1,6 +1,6 @@
 //! A table being written: encoded on threads of its own, so that whoever decodes does not wait for that.
 
-use super::{Format, rowgroups, text};
+use super::{BATCH, Format, rowgroups, text};
 use crate::error::{Error, Result};
 use crate::in_order::in_order;
 use crate::interrupt;
@@ -86,11 +86,17 @@ impl TableFile {
         Ok(table)
     }
 
-    /// Hands on some rows.
+    /// Hands on some rows. Of a long batch a piece is encoded at a time, so that what is encoded needs little memory.
     pub fn write(&mut self, batch: &RecordBatch) -> Result<()> {
-        self.small_rows += batch.num_rows();
-        self.small.push(batch.clone());
-        if self.small_rows < FEW && self.small.len() < MOST_SMALL { Ok(()) } else { self.hand_on() }
+        for from in (0..batch.num_rows()).step_by(BATCH) {
+            let rows = BATCH.min(batch.num_rows() - from);
+            self.small_rows += rows;
+            self.small.push(batch.slice(from, rows));
+            if self.small_rows >= FEW || self.small.len() >= MOST_SMALL {
+                self.hand_on()?;
+            }
+        }
+        Ok(())
     }
 
     fn hand_on(&mut self) -> Result<()> {

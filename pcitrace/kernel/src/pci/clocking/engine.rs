@@ -1,6 +1,7 @@
 //! The loop over the samples of a decoder, compiled once for each kind of processor and size of a sample.
 
 use super::Decoder;
+use super::control::Control;
 use crate::pci::events::Events;
 use crate::pci::protocol::{Protocol, Whole};
 use crate::pci::rules::Rules;
@@ -61,6 +62,14 @@ pub(super) fn run<B: Engine>(decoder: &mut Decoder, data: &[u8], samples: usize,
         // In state mode no sample need follow the last one.
         if decoder.rules.is_none() {
             next = skip_steady::<B>(decoder, &span, next, whole.min(samples - 1));
+        }
+        if decoder.is_quick() && decoder.protocol.is_quiet() && whole - next >= BLOCK {
+            (looked, clock) = (next, span.clock_between::<B>(looked, next).or(clock));
+            if let Some(before) = clock.map(|number| span.sample(number)).or(span.last_clock()) {
+                // Safety: as above.
+                next = unsafe { B::sparse(decoder, &span, next, whole, before) };
+                continue;
+            }
         }
         // The sample before shows what changed; the last block goes back further, over samples that were read before.
         let start = next.saturating_sub(1).min(samples.saturating_sub(BLOCK));
@@ -212,14 +221,58 @@ unsafe fn stretch<B: Engine>(
     next
 }
 
+/// Decodes the samples from `next` on, on an idle bus, by taking out the clocks in which something happens: those in which it
+/// rests, or a burst goes on, are only counted. Up to where less than a block is left before `whole`, or the bus is dense; the
+/// first sample that was not decoded.
+///
+/// # Safety
+/// As for [`Backend`], for all samples up to `whole` and that one itself.
+#[inline(always)]
+unsafe fn sparse<B: Engine>(decoder: &mut Decoder, span: &Span, mut next: usize, whole: usize, before: &[u8]) -> usize {
+    let mut dense = std::mem::take(&mut decoder.dense);
+    dense.begin::<B>(span.unit(), before);
+    let layout = decoder.protocol.layout();
+    let (may_burst, looks_before) = (decoder.protocol.may_burst(), layout.grants.is_some());
+    while next + BLOCK <= whole && !decoder.pace.is_dense() {
+        let from = next;
+        // Safety: as the caller says, here and below.
+        next += BLOCK * unsafe { dense.take::<B>(span, next, 1, &decoder.control.watch) };
+        let Control { idle, burst, watch, .. } = &decoder.control;
+        let rests = dense.taken.are_last_two(|clocks, number| idle.holds(clocks, number));
+        let moves = || dense.taken.are_last_two(|clocks, number| burst.holds(clocks, number));
+        // A change just before the first sample would make it suspect.
+        if rests || may_burst && moves() && !watch.differs(span.sample(next - 1), span.sample(next)) {
+            let state = if rests { idle } else { burst };
+            let steady = unsafe { state.run::<B>(span.data(), B::unit(span.unit()), next, whole) };
+            if rests && !looks_before {
+                dense.taken.leave_out(steady.clocks);
+            } else if let Some(last) = span.clock_between::<B>(next, steady.end).filter(|_| steady.clocks > 0) {
+                // The last one is there: data moved in it, or the bus is granted to somebody.
+                dense.taken.leave_out(steady.clocks - 1);
+                dense.taken.push(&span.sample(last)[..B::unit(span.unit())], span.stamp(last));
+            }
+            next = steady.end;
+        }
+        if dense.taken.is_full() {
+            unsafe { B::give(decoder, &mut dense, false) };
+        }
+        decoder.pace.went(next - from);
+    }
+    unsafe { B::give(decoder, &mut dense, true) };
+    decoder.dense = dense;
+    next
+}
+
 /// Decodes the clocks that were taken out: `all` of them, or those of which enough follow.
 ///
 /// # Safety
 /// The backend fits the processor.
 #[inline(always)]
 unsafe fn give<B: Engine>(decoder: &mut Decoder, dense: &mut Dense, all: bool) {
+    dense.taken.note_missing();
     let (span, clocks) = dense.waiting();
     let mut whole = decoder.whole.take();
+    decoder.protocol.go_on(span.missing(0, 1));
     if let Some(whole) = &mut whole {
         // Safety: the backend fits the processor, here and below.
         unsafe { B::note_all(decoder, dense, whole) };
@@ -235,12 +288,14 @@ unsafe fn give<B: Engine>(decoder: &mut Decoder, dense: &mut Dense, all: bool) {
             break;
         }
         let to = whole.as_ref().map_or(at + BLOCK, |whole| whole.idle_from(at)).min(clocks);
+        let to = span.next_missing(at, to);
         // Safety: there is room for a block behind the last clock.
         unsafe {
             let (edges, word) = decoder.control.read::<B>(&span, at, below((to - at) as u32));
             let word = Word { suspect: dense.taken.suspect(at) & below((to - at) as u32), ..word };
             B::pass_on(decoder, &Block::new(&span, at, edges), &word);
         }
+        decoder.protocol.go_on(span.missing(at, to));
         at = to;
     }
     decoder.whole = whole;
@@ -274,6 +329,10 @@ pub(super) trait Engine: Backend + Sized {
     /// # Safety
     /// As for [`stretch`].
     unsafe fn stretch(decoder: &mut Decoder, span: &Span, next: usize, whole: usize, before: &[u8]) -> usize;
+
+    /// # Safety
+    /// As for [`sparse`].
+    unsafe fn sparse(decoder: &mut Decoder, span: &Span, next: usize, whole: usize, before: &[u8]) -> usize;
 
     /// # Safety
     /// As for [`give`].
@@ -311,6 +370,10 @@ impl Engine for Portable {
 
     unsafe fn stretch(decoder: &mut Decoder, span: &Span, next: usize, whole: usize, before: &[u8]) -> usize {
         unsafe { stretch::<Self>(decoder, span, next, whole, before) }
+    }
+
+    unsafe fn sparse(decoder: &mut Decoder, span: &Span, next: usize, whole: usize, before: &[u8]) -> usize {
+        unsafe { sparse::<Self>(decoder, span, next, whole, before) }
     }
 
     unsafe fn give(decoder: &mut Decoder, dense: &mut Dense, all: bool) {
@@ -363,6 +426,23 @@ impl<const UNIT: usize, const DATA: bool> Engine for Avx2<UNIT, DATA> {
         ) -> usize {
             // Safety: this function has the features, and the caller of the outer one gives samples of the span.
             unsafe { stretch::<Avx2<UNIT, DATA>>(decoder, span, next, whole, before) }
+        }
+        unsafe { called::<UNIT, DATA>(decoder, span, next, whole, before) }
+    }
+
+    #[inline(always)]
+    unsafe fn sparse(decoder: &mut Decoder, span: &Span, next: usize, whole: usize, before: &[u8]) -> usize {
+        #[target_feature(enable = "avx2,bmi1,bmi2,popcnt,lzcnt")]
+        #[inline(never)]
+        fn called<const UNIT: usize, const DATA: bool>(
+            decoder: &mut Decoder,
+            span: &Span,
+            next: usize,
+            whole: usize,
+            before: &[u8],
+        ) -> usize {
+            // Safety: this function has the features, and the caller of the outer one gives samples of the span.
+            unsafe { sparse::<Avx2<UNIT, DATA>>(decoder, span, next, whole, before) }
         }
         unsafe { called::<UNIT, DATA>(decoder, span, next, whole, before) }
     }

@@ -14,7 +14,7 @@ use crate::pci::rules::Rules;
 use crate::pci::windows::Windows;
 use crate::pipeline;
 use crate::samples::BLOCK;
-use crate::samples::bits::{Bit, Portable, has_fast_path};
+use crate::samples::bits::{Bit, Portable, has_fast_path, takes_clocks};
 use crate::samples::block::Span;
 use crate::samples::dense::{Dense, Pace};
 use crate::samples::places::Source;
@@ -23,8 +23,9 @@ use engine::run;
 #[cfg(target_arch = "x86_64")]
 use engine::run_avx2;
 
-/// Bytes that are decoded before their rows are taken, at most and at least.
+/// Bytes that are decoded before their rows are taken: at first, at most and at least.
 const SLICE: usize = 128 << 10;
+const MOST_SLICE: usize = 512 << 10;
 const LEAST_SLICE: usize = 4 << 10;
 /// Bytes of rows that are taken in one go, about: so few that they are still in the cache of the core, and so many that the
 /// loops over them, one a column, are long.
@@ -39,6 +40,8 @@ pub struct Decoder {
     events: Option<Events>,
     control: Control,
     fast: bool,
+    /// Clocks are taken out of samples by few instructions.
+    takes: bool,
     /// Bytes of the next slice.
     slice: usize,
     pace: Pace,
@@ -94,6 +97,7 @@ impl Decoder {
         Decoder {
             control: Control::new(protocol.layout(), &[], fast),
             fast,
+            takes: fast && protocol.layout().clk.is_some() && takes_clocks(protocol.layout().unit),
             slice: SLICE,
             pace: Pace::resting(),
             dense: Dense::default(),
@@ -133,6 +137,11 @@ impl Decoder {
 
     fn unit(&self) -> usize {
         self.protocol.layout().unit
+    }
+
+    /// The clocks of transactions are taken out also where these are far apart.
+    fn is_quick(&self) -> bool {
+        self.takes && self.whole.is_some()
     }
 
     fn is_timing(&self) -> bool {
@@ -242,7 +251,7 @@ impl Decoder {
             if waiting > NEAR {
                 self.slice = (self.slice / 2).max(LEAST_SLICE);
             } else if waiting < NEAR / 4 {
-                self.slice = (self.slice * 2).min(SLICE);
+                self.slice = (self.slice * 2).min(MOST_SLICE);
             }
             // A few rows are not worth going over all columns.
             if waiting > NEAR / 2 {

@@ -25,6 +25,8 @@ use std::time::{Duration, Instant};
 
 /// Transactions in a part, about.
 const ROWS: usize = 8192;
+/// Broken rules in a part, about: on a bus whose lines are noise there are many in each transaction.
+const BROKEN: usize = 2 * ROWS;
 /// Bytes of clocks' lines in a part, about.
 const LINES: usize = 1 << 20;
 /// How long rows of a quiet bus may wait for others.
@@ -191,9 +193,14 @@ impl Queue {
         (count, phases)
     }
 
-    /// Broken rules at clocks before this one, with the transaction whose clocks they follow.
-    fn tell_violations(&mut self, before: u64) {
-        while let Some(violation) = self.violations.front().filter(|violation| violation.clk < before).copied() {
+    /// Broken rules at clocks before this one, with the transaction whose clocks they follow; how many.
+    fn tell_violations(&mut self, before: u64) -> usize {
+        self.tell_while(|violation| violation.clk < before)
+    }
+
+    fn tell_while(&mut self, is_due: impl Fn(&Violation) -> bool) -> usize {
+        let waiting = self.violations.len();
+        while let Some(violation) = self.violations.front().filter(|&violation| is_due(violation)).copied() {
             self.violations.pop_front();
             let concerns = match self.number.checked_sub(1).filter(|_| violation.clk < self.over) {
                 Some(number) => Concerns::Transaction(number),
@@ -209,6 +216,7 @@ impl Queue {
                 count: 1,
             });
         }
+        waiting - self.violations.len()
     }
 }
 
@@ -226,15 +234,20 @@ fn tells(rule: Rule) -> bool {
     rule <= Rule::M11 || matches!(rule, Rule::M22 | Rule::P01 | Rule::P02 | Rule::P03)
 }
 
-/// Leaves out the problems that a broken rule of the same bus tells at the same clocks, or the next ones.
-fn without_what_rules_tell(found: Vec<(usize, Problem)>) -> Vec<(usize, Problem)> {
-    let mut rules: Vec<_> = found
-        .iter()
-        .filter_map(|(bus, problem)| match problem.what {
-            What::Broken(rule) if tells(rule) => Some((*bus, problem.first_clk, problem.last_clk, rule)),
-            _ => None,
-        })
-        .collect();
+/// A broken rule that says the same as the decoder does: bus, first and last clock, rule.
+type Telling = (usize, u64, u64, Rule);
+
+fn telling((bus, problem): &(usize, Problem)) -> Option<Telling> {
+    match problem.what {
+        What::Broken(rule) if tells(rule) => Some((*bus, problem.first_clk, problem.last_clk, rule)),
+        _ => None,
+    }
+}
+
+/// Leaves out the problems that a broken rule of the same bus, of these or of some before, tells at the same clocks, or the
+/// next ones.
+fn without_what_rules_tell(found: Vec<(usize, Problem)>, before: &[Telling]) -> Vec<(usize, Problem)> {
+    let mut rules: Vec<_> = before.iter().copied().chain(found.iter().filter_map(telling)).collect();
     rules.sort_unstable();
     // Where all rules up to each of them end, to know when to stop looking back.
     let ends: Vec<_> = rules
@@ -277,6 +290,10 @@ struct PartSink {
     data_phases: Phases,
     runs: Vec<Run>,
     phase_ends: Vec<usize>,
+    /// Broken rules that were told since the part before.
+    broken: usize,
+    /// What rules said last, which the decoder may still say in the next part.
+    told: Vec<Telling>,
     clock_lines: Vec<u8>,
     last_sent: Option<Instant>,
 }
@@ -296,6 +313,8 @@ impl PartSink {
             data_phases: Phases::default(),
             runs: Vec::new(),
             phase_ends: Vec::new(),
+            broken: 0,
+            told: Vec::new(),
             clock_lines: Vec::new(),
             last_sent: None,
         })
@@ -316,36 +335,45 @@ impl PartSink {
                 return Ok(());
             }
             self.take(bus, count, phases);
-            if self.transactions.len() >= ROWS {
+            if self.transactions.len() >= ROWS || self.broken >= BROKEN {
                 self.send(false)?;
             }
         }
     }
 
-    /// So many of the next transactions of a bus go into the next part, with so many data phases.
+    /// So many of the next transactions of a bus go into the next part, with so many data phases, or as many as there is room
+    /// for what they break.
     fn take(&mut self, bus: usize, count: usize, phases: usize) {
         let queue = &mut self.queues[bus];
-        match self.runs.last_mut() {
-            Some(run) if run.bus == bus => {
-                run.transactions += count;
-                run.data_phases += phases;
-            }
-            _ => self.runs.push(Run { bus, number: queue.number, transactions: count, data_phases: phases }),
-        }
-        let (mut end, most) = (self.data_phases.len(), self.data_phases.len() + phases);
-        let rows = queue.taken..queue.taken + count;
-        for nth in rows.clone() {
-            let row = queue.transactions.get(nth);
-            queue.tell_violations(row.start_clk);
+        let (number, first_phase) = (queue.number, self.data_phases.len());
+        let (mut end, most) = (first_phase, first_phase + phases);
+        let mut rows = queue.taken..queue.taken;
+        while rows.len() < count && self.broken < BROKEN {
+            let row = queue.transactions.get(rows.end);
+            rows.end += 1;
+            self.broken += queue.tell_violations(row.start_clk);
             queue.number += 1;
             queue.over = row.start_clk + row.clocks + AFTERWARDS;
-            queue.tell_violations(row.start_clk + row.clocks + 1);
+            self.broken += queue.tell_violations(row.start_clk + row.clocks + 1);
             end = most.min(end + row.data_phases as usize);
             self.phase_ends.push(end);
         }
+        // What is said of the last one behind its end goes with it, as far as it is known where the next one begins.
+        if rows.end < queue.transactions.len() {
+            let next = queue.transactions.get(rows.end).start_clk;
+            self.broken += queue.tell_violations(next.min(queue.over));
+        }
+        let (transactions, data_phases) = (rows.len(), end - first_phase);
+        match self.runs.last_mut() {
+            Some(run) if run.bus == bus => {
+                run.transactions += transactions;
+                run.data_phases += data_phases;
+            }
+            _ => self.runs.push(Run { bus, number, transactions, data_phases }),
+        }
+        queue.taken = rows.end;
         queue.transactions.some(rows).for_each(|some| self.transactions.extend(some));
-        queue.taken += count;
-        queue.data_phases.drain(..phases).for_each(|phase| self.data_phases.push(&phase));
+        queue.data_phases.drain(..data_phases).for_each(|phase| self.data_phases.push(&phase));
     }
 
     /// Sends the next part; an empty one only if it is the last.
@@ -358,7 +386,13 @@ impl PartSink {
             let over = if last { u64::MAX } else { queue.number };
             found.extend(queue.problems.take_before(over).into_iter().map(|problem| (bus, problem)));
         }
-        let found = if self.with_rules { without_what_rules_tell(found) } else { found };
+        let found = if self.with_rules {
+            let of_last = |&(bus, problem): &(usize, Problem)| problem.concerns.number() + 1 >= self.queues[bus].number;
+            let last = found.iter().filter(|found| of_last(found)).filter_map(telling).collect();
+            without_what_rules_tell(found, &std::mem::replace(&mut self.told, last))
+        } else {
+            found
+        };
         let mut found: Vec<_> = found.into_iter().map(|(bus, problem)| (&self.buses[bus], problem)).collect();
         found.sort_by_key(|(_, problem)| *problem);
         if self.transactions.is_empty() && found.is_empty() && self.clock_lines.is_empty() && !last {
@@ -382,6 +416,7 @@ impl PartSink {
         self.transactions = Transactions::default();
         self.data_phases = Phases::default();
         self.runs.clear();
+        self.broken = 0;
         self.last_sent = Some(Instant::now());
         self.sender.send(Message::Part(part)).map_err(|_| Error::Interrupted)
     }
@@ -463,6 +498,11 @@ impl Sink for PartSink {
     fn reached(&mut self, bus: usize, stamp: u64) -> Result<()> {
         self.queues[bus].reached = stamp;
         self.collect()?;
+        let queue = &mut self.queues[bus];
+        if queue.front().is_none() {
+            // No transaction comes before these any more, and where none comes at all they must not wait for one.
+            self.broken += queue.tell_while(|violation| violation.stamp < stamp);
+        }
         if self.last_sent.is_none_or(|sent| sent.elapsed() >= PATIENCE) {
             self.send(false)?;
         }

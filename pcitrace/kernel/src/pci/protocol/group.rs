@@ -20,6 +20,8 @@ pub(super) struct Group<'a> {
     pub ends: &'a [u16; EIGHT],
     /// So many of these are there.
     pub count: usize,
+    /// The clock behind the transaction before; behind none there is the first one, in which none begins.
+    pub behind: u16,
 }
 
 /// All bits of so many lanes, and then none.
@@ -220,6 +222,14 @@ impl Protocol {
         }
         let is_there = unsafe { L::of(THERE[EIGHT - count..].first_chunk().expect("twice as many")) };
         let clocks = (unsafe { L::of_short(of.ends) } - starts) & is_there;
+        // Clocks of the middle of a burst that are not there, and those of all kinds before it.
+        let (mut missing, mut missing_before) = (none, none);
+        if let all_missing @ [_, ..] = span.all_missing() {
+            let (before, behind) =
+                unsafe { (numbers_of(all_missing, starts), numbers_of(all_missing, starts + clocks)) };
+            missing = behind - before;
+            missing_before = before - all(all_missing[from]);
+        }
 
         let (places, within) = (starts.down(all(3)).places(), starts & all(7));
         let window = |line: &Line| unsafe { line.at_each(places, within) };
@@ -239,7 +249,8 @@ impl Protocol {
         sums.address += count as u64;
         sums.bursts = sums.bursts + ((data & !data.first()).some() & one);
 
-        let data_phases = data.count();
+        let data_phases = data.count() + missing;
+        sums.data = sums.data + missing;
         let mut moved_bytes = data_phases.up(one + one);
         let has_lanes = B::DATA && !layout.cbe.is_empty();
         if has_lanes {
@@ -271,9 +282,7 @@ impl Protocol {
             known.tell(Flag::Serr, layout.serr.map(|_| false));
         }
         let first_clk = self.clk.wrapping_sub(from as u64);
-        // The clock behind the transaction before each; behind none there is the first one, in which none begins.
-        let behind = self.after_transaction.and_then(|clk| clk.wrapping_sub(first_clk).try_into().ok());
-        let mut behind = [behind.unwrap_or_default(); EIGHT];
+        let mut behind = [of.behind; EIGHT];
         behind[1..].copy_from_slice(&of.ends[..EIGHT - 1]);
         set = set | flag(Flag::FastBackToBack, unsafe { L::of_short(&behind) }.equal(starts));
 
@@ -282,14 +291,14 @@ impl Protocol {
         let always = Has::Address.bit(ad.is_some()) | Has::Command.bit(cbe.is_some());
         let may_have = has(Has::Data, moved) | has(Has::Claim, devsel.some()) | has(Has::Initiator, one_grant);
         // Safety: these clocks are there, also of lanes without a transaction.
-        let stamps = |behind: L| unsafe { stamps_of(span, starts + behind) };
+        let stamps = |behind: L| unsafe { numbers_of(span.stamps(), starts + behind) };
         let first_data = (data | last).below_first() & (mask | one);
-        let start = stamps(none).each();
+        let (start, start_clk) = (stamps(none).each(), (all(first_clk) + starts + missing_before).each());
         let (tile, at) = self.rows.transactions.room();
         put::<L, _>(&mut tile.start, at, start);
         put::<L, _>(&mut tile.end, at, stamps(mask.count()).each());
-        put::<L, _>(&mut tile.start_clk, at, (all(first_clk) + starts).each());
-        put::<L, _>(&mut tile.clocks, at, clocks.each());
+        put::<L, _>(&mut tile.start_clk, at, start_clk);
+        put::<L, _>(&mut tile.clocks, at, (clocks + missing).each());
         put::<L, _>(&mut tile.address, at, address.each());
         put::<L, _>(&mut tile.data_phases, at, data_phases.each());
         put::<L, _>(&mut tile.first_data, at, (stamps(first_data.count()) & moved).each());
@@ -325,12 +334,13 @@ impl Protocol {
         if suspect.is_any() {
             let (suspect, numbers) = (suspect.each(), self.numbers);
             self.rows.problems.suspects(count, |nth| {
-                let clk = first_clk + u64::from(of.starts[nth]);
-                (Suspect { stamp: start[nth], clk, transaction: numbers + nth as u64 }, suspect[nth] != 0)
+                let (stamp, clk) = (start[nth], start_clk[nth]);
+                (Suspect { stamp, clk, transaction: numbers + nth as u64 }, suspect[nth] != 0)
             });
         }
         self.numbers += count as u64;
-        self.after_transaction = Some(first_clk.wrapping_add(of.ends[count - 1].into()));
+        let behind = usize::from(of.ends[count - 1]);
+        self.after_transaction = Some(first_clk.wrapping_add(behind as u64 + span.missing(from, behind)));
         if wrong.is_any() {
             self.tell_wrong(count, &InLine(ended.gave_up.each()));
         }
@@ -355,15 +365,15 @@ impl Protocol {
     }
 }
 
-/// The stamp of a clock of each transaction.
+/// The number of a clock of each transaction: its stamp, say.
 ///
 /// # Safety
 /// These clocks are there, and as for [`Lanes::read`].
 #[inline(always)]
-unsafe fn stamps_of<L: Lanes>(span: &Span, clocks: L) -> L {
+unsafe fn numbers_of<L: Lanes>(numbers: &[u64], clocks: L) -> L {
     let bytes = clocks.each().map(|clock| clock as usize * size_of::<u64>());
     // Safety: as the caller says.
-    unsafe { L::read(span.stamps().as_ptr().cast(), &bytes) }
+    unsafe { L::read(numbers.as_ptr().cast(), &bytes) }
 }
 
 /// Writes a field of each transaction.

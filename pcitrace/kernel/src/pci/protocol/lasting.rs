@@ -46,6 +46,11 @@ impl Protocol {
         self.looks_at_phases
     }
 
+    /// Bursts can be told by the lines that there are.
+    pub fn may_burst(&self) -> bool {
+        self.layout.devsel.is_some()
+    }
+
     /// In a burst that has begun.
     #[inline(always)]
     pub fn is_bursting(&self) -> bool {
@@ -70,6 +75,19 @@ impl Protocol {
         self.clk += clocks;
         self.last_stamp = last;
         self.last_clock_in_window_before = false;
+    }
+
+    /// So many clocks in which the bus stays as it was in the two before: idle, or in the middle of a burst up to one behind them.
+    pub fn go_on(&mut self, clocks: u64) {
+        match self.state {
+            _ if clocks == 0 => {}
+            State::Idle => self.skip_idle(clocks),
+            State::Open => self.skip_burst(clocks, self.last_stamp),
+            _ => {
+                self.counts.unknown += clocks;
+                self.clk += clocks;
+            }
+        }
     }
 
     /// Clocks of a burst as [`Protocol::skip_burst`], among the samples from number `from` on that are `seen` to be still, whose

@@ -215,21 +215,24 @@ impl Protocol {
         let ordinary = starts.rest().iter().zip(ends.rest()).take_while(is_ordinary).count();
         // Safety: as the caller says, here and below.
         let mut sums = unsafe { Sums::<L>::none() };
+        let mut behind = if self.after_transaction == Some(self.clk) { at as u16 } else { 0 };
         let mut done = 0;
         while done < ordinary {
             let most = L::COUNT.min(ordinary - done);
-            let group = Group { starts: starts.eight(done), ends: ends.eight(done), count: most };
+            let group = Group { starts: starts.eight(done), ends: ends.eight(done), count: most, behind };
             let counted = unsafe { self.group::<B, L>(lines, span, &mut sums, group, at) };
             done += counted;
             if counted < most {
                 break;
             }
+            behind = ends.rest()[done - 1];
         }
         let next = starts.rest().get(done).map_or(clocks, |&next| next.into()).min(odd);
         if next > at {
             self.pcix.moved_more_than_once(sums.bursts());
-            self.counts.idle += (next - at) as u64 - sums.add_to(&mut self.counts);
-            self.clk += (next - at) as u64;
+            let clocks = (next - at) as u64 + span.missing(at, next);
+            self.counts.idle += clocks - sums.add_to(&mut self.counts);
+            self.clk += clocks;
             self.last_stamp = span.stamp(next - 1);
             self.last_clock_in_window_before = false;
         }

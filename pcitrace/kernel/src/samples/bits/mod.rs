@@ -190,6 +190,15 @@ pub fn has_fast_path() -> bool {
     false
 }
 
+/// Whether there is a [`Backend::take_clocks`] for samples of `unit` bytes.
+pub fn takes_clocks(unit: usize) -> bool {
+    #[cfg(target_arch = "x86_64")]
+    let takes = Avx2::<0, true>::take_clocks(unit).is_some();
+    #[cfg(not(target_arch = "x86_64"))]
+    let takes = Portable::take_clocks(unit).is_some();
+    takes
+}
+
 /// The line in the first 64 samples, or in all of them if they are fewer; zeros after the last.
 pub fn line_of_block(samples: &[u8], unit: usize, bit: Bit) -> u64 {
     assert!(bit.byte < unit, "a line lies within the samples");
