@@ -731,6 +731,31 @@ def test_what_is_written_once_does_not_ring_where_one_value_does() -> None:
     assert not _of_a_rare_value(np.array([-1, 99]), command).any()
 
 
+@pytest.mark.parametrize(
+    ("steps", "received", "counts"),
+    [
+        ([1] * 8, 0, True),
+        # What counts the receives is never ahead of them.
+        ([1] * 8, 8, False),
+        # As many were received when most rang.
+        ([1] * 8, 5, False),
+        ([1, 2, 1, 3, 1], 8, True),
+    ],
+)
+def test_a_rings_tail_goes_on_now_more_now_fewer_or_is_ahead_of_the_receives(
+    steps: list[int], received: int, counts: bool
+) -> None:
+    """Each send came 10 us behind its doorbell; what was received, if anything, before all but the first doorbell."""
+    reader = object.__new__(Reader)
+    reader.time_us = 100.0 * np.arange(len(steps)) + 100
+    reader.bell, reader.count = np.ones(len(steps), dtype=bool), np.append(0, steps[1:]).astype(np.uint32)
+    start_us = np.repeat(reader.time_us, steps) + 10
+    none, found = np.full(len(start_us), -1), np.ones(len(start_us), dtype=bool)
+    reader.sends = Sends(start_us, start_us, start_us, none, np.full(len(none), np.nan), found)
+    reader.received_us = np.arange(received) + 100.5
+    assert reader.counts == counts
+
+
 def test_values_that_go_on_as_a_rings_end_count_the_sends() -> None:
     # 4 sends by the first ring, of which nothing before tells how many it was for; then 2, 5, 1 and 1.
     value = np.array([4, 6, 11, 12, 13])

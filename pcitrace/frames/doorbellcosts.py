@@ -40,8 +40,8 @@ NEVER_STARTING = (*NOT_STARTING, "send_ring", "send_ring_size")
 """Roles of registers that start no send."""
 
 COUNTING = 4
-"""Doorbells whose values go on as a ring's end does, from which on that tells which register it is: four steps, of two
-sizes at least, in the order of the sends. A judgement, learned from no capture."""
+"""Doorbells whose values go on as a ring's end does, from which on that tells which register it is: four steps, in the
+order of the sends, of two sizes at least or ahead of the receives. A judgement, learned from no capture."""
 
 AGAIN = 0.2
 """Share of the doorbells, at most, with which a ring begins again: none has as few as five entries. The smallest ring
@@ -264,10 +264,18 @@ class Reader:
 
     @property
     def counts(self) -> bool:
-        """Whether the values of the doorbells count the sends: now more, now fewer, and none is read before its own."""
+        """Whether the values of the doorbells count the sends, and none is read before its own.
+
+        So does what counts receives, if these are as many. But that neither goes on by now more, now fewer, as the host
+        rings; nor is it ahead of them.
+        """
         bells = np.flatnonzero(self.bell)
         count = self.count[bells].astype(np.int64)
-        if np.count_nonzero(count) < COUNTING or np.unique(count[count > 0]).size < STEPS:
+        ahead = np.cumsum(count) > np.searchsorted(self.received_us, self.time_us[bells])
+        ahead &= self.time_us[bells] > self.sends.start_us[0]
+        if np.count_nonzero(count) < COUNTING or (
+            np.unique(count[count > 0]).size < STEPS and np.count_nonzero(ahead) < COUNTING
+        ):
             return False
         # As many as are sent in the end.
         before = len(self.sends) - np.cumsum(count[::-1])[::-1]

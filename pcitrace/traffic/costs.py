@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pcitrace.columns import Booleans, Floats, Integers
+from pcitrace.facts import HEADER_BYTES
 from pcitrace.lattice import (
     BINS,
     CONTEXTS,
@@ -288,7 +289,7 @@ def _track(number: int, seen: _Seen, goals: Goals, start: Table, usual: Costs) -
     excess[:, :EXCESS_BELOW] = np.maximum(excess[:, :EXCESS_BELOW], prior.excess[:, :EXCESS_BELOW])
     # Nor that one is longer, unless something cut it: a layout says how long frames are.
     excess[0, EXCESS_BELOW + 1 :] = np.maximum(excess[0, EXCESS_BELOW + 1 :], MISFIT)
-    single = _one_by_one(size, cut, begins, ends, prior.middle) if number == SEND else None
+    single = _one_by_one(size, cut, (begins, ends), start) if number == SEND else None
     sizes, heads = (size, begins) if single is None else (single, np.zeros(len(size), dtype=bool))
     return Track(
         goes_on=densities(gap[~between], after_cut[~between], prior.goes_on),
@@ -305,22 +306,25 @@ def _track(number: int, seen: _Seen, goals: Goals, start: Table, usual: Costs) -
     )
 
 
-def _one_by_one(size: Integers, cut: Booleans, begins: Booleans, ends: Booleans, prior: Costs) -> Integers | None:
+def _one_by_one(size: Integers, cut: Booleans, edges: tuple[Booleans, Booleans], start: Table) -> Integers | None:
     """Return the sizes that tell of a card that reads the last units of its frames one by one; None if it does not.
 
     What is before single ones has the size that is left: where it differs with each length it teaches nothing and costs
     much. On a host whose frames had all lengths (`cardbench`, ring 1183) a descriptor was taken for the beginning of
-    each, and its data for the next one's. Nothing larger comes behind single ones, then: where it mostly does, a header
-    in a buffer of its own is read like that. Where all such sizes are alike they tell as much as the single ones do; and
-    where few frames end like that, one that does was cut there by chance. A single unit that is written behind a
+    each, and its data for the next one's. Nothing larger comes behind single ones, then; but where these mostly hold
+    a header, it lies in a buffer of its own. Where all such sizes are alike they tell as much as the single ones do;
+    and where few frames end like that, one that does was cut there by chance. A single unit that is written behind a
     received frame is its status.
     """
+    (begins, ends), unit, prior = edges, start.unit, start.tracks[SEND].middle
     head = np.flatnonzero(begins)
     tail = np.append(head[1:], len(size))[: len(head)] - 1
     before = np.maximum.accumulate(np.where(size > 1, np.arange(len(size)), -1))[tail]
     left = before[(before >= head) & (before < tail) & ~cut[before]]
-    larger = (size[:-1] == 1) & (size[1:] > 1) & ~begins[1:] & ~cut[:-1]
-    if 2 * len(left) <= np.count_nonzero(tail > head) or 2 * np.count_nonzero(larger) > len(left):
+    large = np.append(np.flatnonzero(size > 1), len(size))
+    leading = large[np.searchsorted(large, head)] - head
+    parted = (leading * unit >= HEADER_BYTES) & (leading <= tail - head)
+    if 2 * len(left) <= np.count_nonzero(tail > head) or 2 * np.count_nonzero(parted) > len(left):
         return None
     single = size.copy()
     single[left] = 1

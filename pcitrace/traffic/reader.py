@@ -68,7 +68,7 @@ from pcitrace.traffic.spare import (
     without,
 )
 from pcitrace.traffic.stated import Stated
-from pcitrace.traffic.variants import ALIKE_WAYS, Able, read_again, shifts, variants
+from pcitrace.traffic.variants import ALIKE_WAYS, Able, as_most, read_again, shifts, variants
 
 __all__ = ["FEW", "NOTHING", "TINY", "How", "Reader", "Targets", "cost_of", "only", "until"]
 
@@ -225,7 +225,7 @@ class Reader:
 
     def shown(self, tried: list[Reading]) -> list[Reading]:
         """Return those of some readings in which no card reads on to the end of a block, where its frames are equal and
-        one of these readings explains nearly all that the cheapest does; else all.
+        one of these readings explains nearly all that the cheapest does, for hardly more; else all.
 
         With blocks any descriptor before frames of one length is part of them, and nothing but addresses shows that it
         is. Of 138 hosts of a stranger's generated cards (16 channels) such readings were, on 12, all that made the
@@ -238,8 +238,10 @@ class Reader:
             if target is not None and target.seen and target.alike and not self.pieces.bus.has_address
         ]
         plain = [one for one in tried if all(self.lies_plainly(side, target, one) for side, target, _ in equal)]
+        most = best.cost + HARDLY * sum(self.fitting(side, target, best).sum() for side, target, _ in equal)
         explains = any(
-            all(self.fitting(side, target, one).sum() >= least for side, target, least in equal) for one in plain
+            one.cost < most and all(self.fitting(side, target, one).sum() >= least for side, target, least in equal)
+            for one in plain
         )
         return plain if explains else tried
 
@@ -306,13 +308,14 @@ class Reader:
         if 2 * np.unique(self.goals(side, lies).least[claimed], return_counts=True)[1].max() > len(claimed):
             return reading
         some = layouts(side, lies.whole, self.unit, True)
+        found = reading
         for column in BEGIN_AND_END:
-            other = from_inside(reading, side, self.write != 1 - side, column)
-            fits = Claimed(side, self.pieces, other, target, self.unit).fitting(some)
-            moved = reading.segment[(reading.track == side) & (reading.track != other.track)]
-            if len(np.unique(moved)) >= AS_WELL * len(claimed) and fits.mean(axis=1).max(initial=0.0) >= AS_WELL:
-                reading = without(reading, other, side, column)
-        return reading
+            for other in from_inside(reading, side, self.write != 1 - side, column):
+                fits = Claimed(side, self.pieces, other, target, self.unit).fitting(some)
+                moved = reading.segment[(reading.track == side) & (reading.track != other.track)]
+                if len(np.unique(moved)) >= AS_WELL * len(claimed) and fits.mean(axis=1).max(initial=0.0) >= AS_WELL:
+                    found = without(found, other, side, column)
+        return found
 
     def as_well_without_blocks(self, reading: Reading, side: int, lies: Layout) -> Reading:
         """Return a reading with no edge that is sure if frames go on to the end of a block, but nearly all would not
@@ -477,10 +480,11 @@ class Reader:
         return round(float(np.median((sizes[1][:count] - sizes[0][:count])[both]))) if both.any() else 0
 
     def varied(self, reading: Reading, side: int) -> Iterator[Reading]:
-        """Give the readings that differ from one alike in all frames of a track."""
+        """Give the readings that differ from one alike in all frames of a track, or in all that differ from most."""
         bus = self.pieces.bus
         pause_us = np.append(np.inf, self.pieces.begin_us[1:] - bus.last_data_us[:-1])[: len(self.pieces)]
-        return variants(reading, side, self.count(side), pause_us, self.able(reading, side))
+        yield from variants(reading, side, self.count(side), pause_us, self.able(reading, side))
+        yield from as_most(reading, side, bus.data_phases)
 
     def count(self, side: int) -> int:
         """Return how many targets a track has."""

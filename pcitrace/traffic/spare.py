@@ -204,16 +204,17 @@ def moved_on(pieces: Pieces, reading: Reading, track: int, like: Booleans) -> tu
     return before[tail + 1] - before[head + 1], np.cumsum(behind, axis=1)
 
 
-def from_inside(reading: Reading, track: int, like: Booleans, column: int) -> Reading:
-    """Return the reading in which each frame of a track begins with the first piece inside that is no part of it, or
-    ends with the last, and what lies beyond is no part of it.
+def from_inside(reading: Reading, track: int, like: Booleans, column: int) -> Iterator[Reading]:
+    """Give the readings in which each frame of a track begins with the first piece inside that is no part of it, or
+    ends with the last, and what lies beyond is no part of it: that piece alone is, or all that are left over inside.
 
     `like` are the pieces that may go the same way as the track's.
     """
     rows, head, tail = _segments(reading, track)
     if not len(rows):
-        return reading
-    left = np.append(np.flatnonzero((reading.track < 0) & like), len(reading.track))
+        return
+    loose = (reading.track < 0) & like
+    left = np.append(np.flatnonzero(loose), len(reading.track))
     if column == BEGIN:
         edge = left[np.searchsorted(left, rows[head])]
         edge = np.where(edge < rows[tail], edge, rows[head])
@@ -225,9 +226,16 @@ def from_inside(reading: Reading, track: int, like: Booleans, column: int) -> Re
     found = {name: getattr(reading, name).copy() for name in ("track", "begins", "ends", "target")}
     found["track"][beyond], found["target"][beyond] = -1, -1
     found["begins"][beyond] = found["ends"][beyond] = False
-    found["track"][edge], found["target"][edge] = track, reading.target[rows[head]]
     found["begins" if column == BEGIN else "ends"][edge] = True
-    return Reading(**found, margins=reading.margins, cost=np.inf)
+    first, last = (edge, rows[tail]) if column == BEGIN else (rows[head], edge)
+    for alone in (True, False):
+        more = edge
+        if not alone:
+            inside = np.concatenate([np.arange(one, other + 1) for one, other in zip(first, last, strict=True)])
+            more = np.union1d(edge, inside[loose[inside]])
+        found["track"][more] = track
+        found["target"][more] = reading.target[rows[head[np.searchsorted(rows[head], more, side="right") - 1]]]
+        yield Reading(**{name: one.copy() for name, one in found.items()}, margins=reading.margins, cost=np.inf)
 
 
 def without(reading: Reading, other: Reading, track: int, column: int) -> Reading:
