@@ -118,6 +118,20 @@ def far_apart(noise: np.random.Generator, broken: float) -> np.ndarray:
     return clocks
 
 
+def in_samples(noise: np.random.Generator, clocks: np.ndarray, unit: int, most: int) -> bytes:
+    """Levels of lines at clocks as samples: some with CLK low, then some with CLK high, and what is seen late."""
+    low, high = noise.integers(1, most, len(clocks)), noise.integers(1, most, len(clocks))
+    if most == 40:
+        low, high = np.full_like(low, low[0]), np.full_like(high, high[0])
+    lines = np.repeat(clocks, low + high)
+    phase = np.arange(len(lines)) - np.repeat(np.cumsum(low + high) - low - high, low + high)
+    late = np.roll(lines, 1)
+    jitter = noise.random(len(lines)) < 0.01
+    lines = np.where(jitter, late, lines)
+    data = lines | (phase >= np.repeat(low, low + high)).astype(np.uint64)
+    return np.ascontiguousarray(data.astype("<u8").view(np.uint8).reshape(-1, 8)[:, :unit]).tobytes()
+
+
 @settings(max_examples=40)
 @given(
     st.integers(0, 2**32),
@@ -131,19 +145,7 @@ def test_clocks_that_are_left_out_are_counted(
 ) -> None:
     """What rests, or goes on in a burst, is only counted: with the rows of who looks at every clock."""
     noise = np.random.default_rng(seed)
-    clocks = far_apart(noise, broken)
-    # Each clock has some samples with CLK low, then some with CLK high, and what is seen late.
-    low, high = noise.integers(1, most, len(clocks)), noise.integers(1, most, len(clocks))
-    if most == 40:
-        low, high = np.full_like(low, low[0]), np.full_like(high, high[0])
-    lines = np.repeat(clocks, low + high)
-    phase = np.arange(len(lines)) - np.repeat(np.cumsum(low + high) - low - high, low + high)
-    late = np.roll(lines, 1)
-    jitter = noise.random(len(lines)) < 0.01
-    lines = np.where(jitter, late, lines)
-    clk = phase >= np.repeat(low, low + high)
-    data = (~lines & np.uint64(0x3FFE)) | clk.astype(np.uint64)
-    packed = np.ascontiguousarray(data.astype("<u8").view(np.uint8).reshape(-1, 8)[:, :unit]).tobytes()
+    packed = in_samples(noise, ~far_apart(noise, broken) & np.uint64(0x3FFE), unit, most)
     wired = {name: (bit, 0, name.endswith("#")) for bit, name in enumerate(NAMES) if name not in not_captured}
     if not {f"CBE{lane}#" for lane in range(4)} <= wired.keys():
         wired = {name: place for name, place in wired.items() if not name.startswith("CBE")}
@@ -156,6 +158,43 @@ def test_clocks_that_are_left_out_are_counted(
 
     for window_us in (None, 7.0):
         assert tables(window_us=window_us) == tables(window_us=window_us, portable=True)
+
+
+@settings(max_examples=40)
+@given(
+    st.integers(0, 2**32),
+    st.sampled_from((6, 7, 8)),
+    st.sampled_from((0, 0.0005)),
+    st.sampled_from((0, 0.0005, 0.02)),
+    st.sampled_from((3, 7, 40)),
+    st.sets(st.sampled_from(NAMES[4:10])),
+)
+def test_parity_of_clocks_that_are_left_out_is_checked(
+    seed: int, unit: int, broken: float, odd: float, most: int, not_captured: set[str]
+) -> None:
+    """Data phases of bursts are only counted, too: with the rows, and the parity errors, of who lists each."""
+    noise = np.random.default_rng(seed)
+    clocks = far_apart(noise, broken)
+    first = (clocks & np.uint64(FRAME) != 0) & (np.roll(clocks, 1) & np.uint64(FRAME | IRDY) == 0)
+    command = noise.choice((0x6, 0x7, 0xA, 0xC, 0xD, 0x1), len(clocks), p=(0.3, 0.3, 0.2, 0.1, 0.05, 0.05))
+    levels = ~clocks & np.uint64(0x3FFE) ^ np.uint64(CBE)
+    levels |= np.where(first, command.astype(np.uint64) << np.uint64(10), np.uint64(0))
+    levels |= noise.integers(0, 1 << 32, len(clocks)).astype(np.uint64) << np.uint64(14)
+    par = np.roll(np.bitwise_count(levels >> np.uint64(10)) & 1, 1) ^ (noise.random(len(clocks)) < odd)
+    packed = in_samples(noise, levels | par.astype(np.uint64) << np.uint64(46), unit, most)
+    names = [*NAMES, *(f"AD{bit}" for bit in range(32)), "PAR"]
+    wired = {name: (bit, 0, name.endswith("#")) for bit, name in enumerate(names) if name not in not_captured}
+    capture = _kernel.from_samples(packed, unit, names, 1e8)
+    spec = {"name": "PCI", "width": None, "lines": wired}
+
+    def tables(**how: Any) -> list[list[dict[str, Any]]]:
+        [found] = _kernel.decode(capture, [spec], threads=1, **how)
+        return [pa.table(table).to_pylist() for table in (found.transactions, found.clocks, found.problems)]
+
+    for window_us in (None, 7.0):
+        rows = tables(window_us=window_us)
+        assert rows == tables(window_us=window_us, portable=True)
+        assert rows == tables(window_us=window_us, data_phases=True)
 
 
 class TestColumns:

@@ -237,6 +237,10 @@ impl<'a, B: Backend> Block<'a, B> {
     /// The stamps of all clocks.
     #[inline(always)]
     pub fn stamps(&self, stamps: &mut [u64; 64]) {
+        if self.span.stamps.is_empty() {
+            // Safety: the backend fits the processor.
+            return unsafe { B::numbers(self.edges, self.span.stamp(self.start), stamps) };
+        }
         for (stamp, sample) in stamps.iter_mut().zip(ones(self.edges)) {
             *stamp = self.span.stamp(self.start + sample as usize);
         }
@@ -245,7 +249,7 @@ impl<'a, B: Backend> Block<'a, B> {
     /// Some bits of the sample of each clock.
     #[inline(always)]
     pub fn gather(&self, bits: &Gather, gathered: &mut [u64; 64]) {
-        bits.among(self.span.sample(self.start), B::unit(self.span.unit), self.edges, gathered);
+        bits.among::<B>(self.span.sample(self.start), B::unit(self.span.unit), self.edges, gathered);
     }
 
     #[inline(always)]

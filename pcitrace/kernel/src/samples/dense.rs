@@ -138,7 +138,6 @@ unsafe fn copy(from: *const u8, to: *mut u8, unit: usize) {
 pub struct Watch {
     clk: Option<Bit>,
     watched: Vec<(usize, u8)>,
-    /// Of samples whose size divides eight bytes.
     look: Look,
 }
 

@@ -73,7 +73,7 @@ pub fn look(unit: usize) -> Option<Look> {
 mod avx512 {
     use super::{BLOCK, BLOCKS, Seen, Wanted, rises};
     use crate::samples::bits::Bit;
-    use crate::samples::bits::avx512::{Pick, load};
+    use crate::samples::bits::avx512::{AHEAD, Pick, load};
     use std::arch::x86_64::*;
 
     /// One byte of a sample, as the bytes of vectors: as it was, the bits that have to stay so, and those of the parity.
@@ -114,6 +114,9 @@ mod avx512 {
         for seen in seen.iter_mut().take(blocks) {
             // Safety: as the caller says, here and below.
             let start = unsafe { from.add(BLOCK * UNIT * count) };
+            for line in 0..UNIT {
+                _mm_prefetch::<_MM_HINT_T0>(start.wrapping_add(AHEAD + 64 * line).cast());
+            }
             let vectors = unsafe { load::<UNIT>(start) };
             count += 1;
             let (mut moved, mut odd) = (zero, zero);

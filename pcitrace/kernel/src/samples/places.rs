@@ -1,6 +1,7 @@
 //! Where bits are in a sample: one as the wiring gives it, and scattered ones that are collected or counted together.
 
 use crate::capture::Limb;
+use crate::samples::bits::Backend;
 use crate::samples::block::ones;
 use crate::samples::lanes::{EIGHT, Lanes};
 use std::collections::BTreeMap;
@@ -77,16 +78,14 @@ impl Gather {
 impl Gather {
     /// The same of each of the `samples`, numbers of those that begin at `block`, of `unit` bytes each.
     #[inline(always)]
-    pub fn among(&self, block: &[u8], unit: usize, samples: u64, gathered: &mut [u64; 64]) {
-        let last = 63 - (samples | 1).leading_zeros() as usize;
+    pub fn among<B: Backend>(&self, block: &[u8], unit: usize, samples: u64, gathered: &mut [u64; 64]) {
         match self.parts[..] {
             // The usual case: the bits are neighbours.
-            [Part { byte, shift, mask, to: 0 }] if block.len() >= last * unit + byte + 8 => {
-                for (out, sample) in gathered.iter_mut().zip(ones(samples)) {
-                    // Safety: as was just seen, the last of them is in the block.
-                    let word =
-                        unsafe { block.as_ptr().add(sample as usize * unit + byte).cast::<u64>().read_unaligned() };
-                    *out = self.flip ^ u64::from_le(word) >> shift & mask;
+            [Part { byte, shift, mask, to: 0 }] if block.len() >= 64 * unit + byte + 64 => {
+                // Safety: as was just seen, they are in the block.
+                unsafe { B::words(block.as_ptr().add(byte), unit, samples, gathered) };
+                for out in &mut gathered[..samples.count_ones() as usize] {
+                    *out = self.flip ^ *out >> shift & mask;
                 }
             }
             _ => {
@@ -195,6 +194,9 @@ fn padded(bytes: &[u8]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    #[cfg(target_arch = "x86_64")]
+    use crate::samples::bits::Avx2;
+    use crate::samples::bits::{Portable, has_fast_path};
     use proptest::prelude::*;
 
     proptest! {
@@ -216,18 +218,25 @@ mod tests {
         #[test]
         fn gathered_among_samples_is_gathered_of_each(
             unit in 6usize..18,
-            data in proptest::collection::vec(any::<u8>(), 64 * 18),
+            data in proptest::collection::vec(any::<u8>(), 64 * 18 + 100),
+            behind in 0usize..100,
             positions in proptest::collection::vec((0usize..48, any::<bool>()), 1..48),
             start in 0usize..17,
             samples: u64,
         ) {
             let neighbours: Vec<_> = (start..start + 32).map(|p| (p, p % 3 == 0)).collect();
             for positions in [&positions, &neighbours] {
-                let (gather, block) = (Gather::new(positions), &data[..64 * unit]);
+                let (gather, block) = (Gather::new(positions), &data[..64 * unit + behind]);
                 let mut gathered = [0; 64];
-                gather.among(block, unit, samples, &mut gathered);
+                gather.among::<Portable>(block, unit, samples, &mut gathered);
                 let expected: Vec<_> = ones(samples).map(|sample| gather.get(&block[sample as usize * unit..])).collect();
                 prop_assert_eq!(&gathered[..expected.len()], &expected[..]);
+                #[cfg(target_arch = "x86_64")]
+                if has_fast_path() {
+                    let mut gathered = [0; 64];
+                    gather.among::<Avx2<0, true>>(block, unit, samples, &mut gathered);
+                    prop_assert_eq!(&gathered[..expected.len()], &expected[..]);
+                }
             }
         }
 

@@ -83,6 +83,12 @@ impl Taken {
         self.add(1, 0, false);
     }
 
+    /// The sample of the last clock, which may be changed.
+    #[inline(always)]
+    pub fn last_sample(&mut self) -> &mut [u8] {
+        &mut self.samples[(self.count - 1) * self.unit..]
+    }
+
     /// Whether that is so of the last two clocks.
     #[inline(always)]
     pub fn are_last_two(&self, is: impl Fn(&Span, usize) -> bool) -> bool {

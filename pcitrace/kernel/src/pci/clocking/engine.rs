@@ -15,7 +15,7 @@ use crate::samples::dense::{Dense, Pace};
 #[cfg(target_arch = "x86_64")]
 use crate::samples::lanes::{self, avx512::Eight};
 use crate::samples::look::{self, Look, Seen, Wanted};
-use crate::samples::steady::Steady;
+use crate::samples::steady::{Steady, SteadyRun};
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,bmi1,bmi2,popcnt,lzcnt")]
@@ -231,25 +231,36 @@ unsafe fn stretch<B: Engine>(
 unsafe fn sparse<B: Engine>(decoder: &mut Decoder, span: &Span, mut next: usize, whole: usize, before: &[u8]) -> usize {
     let mut dense = std::mem::take(&mut decoder.dense);
     dense.begin::<B>(span.unit(), before);
-    let layout = decoder.protocol.layout();
-    let (may_burst, looks_before) = (decoder.protocol.may_burst(), layout.grants.is_some());
+    let (checks, looks_before) = (decoder.protocol.looks_at_phases(), decoder.protocol.layout().grants.is_some());
+    let may_burst = decoder.protocol.may_burst() && (!checks || decoder.control.phases.is_some());
     while next + BLOCK <= whole && !decoder.pace.is_dense() {
         let from = next;
         // Safety: as the caller says, here and below.
         next += BLOCK * unsafe { dense.take::<B>(span, next, 1, &decoder.control.watch) };
-        let Control { idle, burst, watch, .. } = &decoder.control;
+        let Control { idle, burst, watch, phases, .. } = &decoder.control;
         let rests = dense.taken.are_last_two(|clocks, number| idle.holds(clocks, number));
         let moves = || dense.taken.are_last_two(|clocks, number| burst.holds(clocks, number));
         // A change just before the first sample would make it suspect.
         if rests || may_burst && moves() && !watch.differs(span.sample(next - 1), span.sample(next)) {
-            let state = if rests { idle } else { burst };
-            let steady = unsafe { state.run::<B>(span.data(), B::unit(span.unit()), next, whole) };
+            let layout = decoder.protocol.layout();
+            let parity = layout.parity.as_ref().filter(|_| checks && !rests);
+            let odd = parity.is_some_and(|parity| parity.is_odd(dense.taken.last_sample()));
+            let steady = if let (Some(_), Some(phases)) = (parity, phases) {
+                unsafe { even_burst::<B>(burst, phases, span, next, whole, odd) }
+            } else {
+                let state = if rests { idle } else { burst };
+                unsafe { state.run::<B>(span.data(), B::unit(span.unit()), next, whole) }
+            };
             if rests && !looks_before {
                 dense.taken.leave_out(steady.clocks);
             } else if let Some(last) = span.clock_between::<B>(next, steady.end).filter(|_| steady.clocks > 0) {
                 // The last one is there: data moved in it, or the bus is granted to somebody.
                 dense.taken.leave_out(steady.clocks - 1);
                 dense.taken.push(&span.sample(last)[..B::unit(span.unit())], span.stamp(last));
+                if let (Some(_), Some(par)) = (parity, layout.par) {
+                    // It was checked: as if it came just behind the clock before.
+                    par.put(dense.taken.last_sample(), odd);
+                }
             }
             next = steady.end;
         }
@@ -261,6 +272,42 @@ unsafe fn sparse<B: Engine>(decoder: &mut Decoder, span: &Span, mut next: usize,
     unsafe { B::give(decoder, &mut dense, true) };
     decoder.dense = dense;
     next
+}
+
+/// As [`Steady::run`] of a burst behind a clock that is `odd` or not, up to where PAR does not make one even at the latest.
+///
+/// # Safety
+/// As for [`skip_checked`].
+#[inline(always)]
+unsafe fn even_burst<B: Backend>(
+    burst: &Steady,
+    phases: &(Look, Wanted),
+    span: &Span,
+    from: usize,
+    to: usize,
+    odd: bool,
+) -> SteadyRun {
+    let mut run = SteadyRun { end: from, clocks: 0 };
+    let mut odd = u64::from(odd);
+    let mut seen = [Seen::default(); look::BLOCKS];
+    loop {
+        // Safety: as the caller says, here and below.
+        let count = unsafe { burst.look(phases, span, run.end, to, &mut seen) };
+        for seen in &seen[..count] {
+            let edges = seen.clocks & below(seen.still as u32);
+            let (odds, par) = unsafe { (B::compress(seen.odd, edges), B::compress(seen.par, edges)) };
+            let clocks = edges.count_ones();
+            if ((odds << 1 | odd) ^ par) & below(clocks) != 0 {
+                return run;
+            }
+            odd = if clocks > 0 { odds >> (clocks - 1) } else { odd };
+            run.clocks += u64::from(clocks);
+            run.end += seen.still;
+        }
+        if count < look::BLOCKS || seen[count - 1].still < BLOCK {
+            return run;
+        }
+    }
 }
 
 /// Decodes the clocks that were taken out: `all` of them, or those of which enough follow.

@@ -271,6 +271,11 @@ impl Protocol {
         known.tell(Flag::BytesExact, Some(false));
         known.tell(Flag::FastBackToBack, Some(false));
         known.tell(Flag::Suspect, layout.clk.map(|_| false));
+        if self.looks_at_phases {
+            // Those of which it is not even are no ordinary ones.
+            set = set | all(1 << Flag::AddressParityOk as u32);
+            known.tell(Flag::AddressParityOk, Some(true));
+        }
         let mut wrong = ended.gave_up;
         if B::DATA && (layout.perr.is_some() || layout.serr.is_some()) {
             // Two clocks after the address phase they speak of it first, and two behind the transaction last.

@@ -127,6 +127,8 @@ pub struct Whole {
     odd: Places,
     /// FRAME#, IRDY#, and that the last data phase ended, at the last clock.
     last: [u64; 3],
+    /// The same of a clock whose parity the next one makes even, and that it is odd.
+    awaits_par: [u64; 2],
     clocks: usize,
 }
 
@@ -137,6 +139,7 @@ impl Whole {
         self.ends.clear();
         self.odd.clear();
         self.last = [0; 3];
+        self.awaits_par = [0; 2];
         self.clocks = 0;
     }
 
@@ -158,6 +161,9 @@ impl Whole {
         self.lines.stop.set(nth, word.stop);
         self.lines.devsel.set(nth, word.devsel);
         self.lines.suspect.set(nth, word.suspect);
+        let (frame, irdy) = (word.frame, word.irdy);
+        let frame_before = frame << 1 | self.last[0] >> 63;
+        let mut uneven = 0;
         if B::DATA {
             let beside = Beside::read(block, layout);
             self.lines.perr.set(nth, beside.perr);
@@ -165,13 +171,18 @@ impl Whole {
             for (line, word) in self.lines.disabled.iter_mut().zip(beside.disabled) {
                 line.set(nth, word);
             }
+            if let Some(parity) = layout.parity.as_ref().filter(|_| layout.par.is_some()) {
+                let checked = frame & !frame_before | irdy & word.trdy;
+                let now = [checked, block.odd(parity, checked)];
+                let [checked, odd] = std::array::from_fn(|map| now[map] << 1 | self.awaits_par[map] >> 63);
+                self.awaits_par = now;
+                uneven = checked & (odd ^ beside.par);
+            }
         }
         let here = below(block.clocks());
-        let (frame, irdy) = (word.frame, word.irdy);
         let ended = irdy & !frame & (word.trdy | word.stop);
         let now = [frame, irdy, ended];
-        let [frame_before, irdy_before, ended_before] =
-            std::array::from_fn(|line| now[line] << 1 | self.last[line] >> 63);
+        let [_, irdy_before, ended_before] = std::array::from_fn(|line| now[line] << 1 | self.last[line] >> 63);
         self.last = now;
         self.starts.push::<B>(nth, frame & !frame_before);
         self.ends.push::<B>(nth, irdy_before & !irdy & !frame_before & here);
@@ -179,17 +190,17 @@ impl Whole {
         let released = frame_before & !frame & !irdy;
         let lone = irdy & !frame_before & (frame | !irdy_before);
         let held = irdy & ended_before;
-        self.odd.push::<B>(nth, (released | lone | held | word.unknown | word.reset) & here);
+        self.odd.push::<B>(nth, (released | lone | held | uneven | word.unknown | word.reset) & here);
     }
 }
 
 impl Protocol {
     /// Whether a bus has only lines of which a transaction can be told as a whole: all levels are known, and data phases are
-    /// only counted.
+    /// only counted and their parity checked.
     pub fn is_simple(&self) -> bool {
         let layout = &self.layout;
         let wide = layout.wide || layout.req64.or(layout.ack64).is_some();
-        !self.looks_at_phases && !wide && !layout.has_unknown()
+        !self.want_data_phases && !wide && !layout.has_unknown()
     }
 
     /// On an idle bus: the ordinary transactions from clock `at` on, with the idle clocks before and behind them; the first
@@ -199,7 +210,7 @@ impl Protocol {
     /// As for [`Lanes`].
     #[inline(always)]
     pub unsafe fn whole<B: Backend, L: Lanes>(&mut self, whole: &mut Whole, span: &Span, at: usize) -> usize {
-        if self.state != State::Idle || !self.ends_tail(whole, at) {
+        if self.state != State::Idle || self.awaits_par.is_some() || !self.ends_tail(whole, at) {
             return at;
         }
         let Whole { lines, starts, ends, odd, clocks, .. } = whole;

@@ -17,6 +17,26 @@ impl<const UNIT: usize, const DATA: bool> Backend for Avx2<UNIT, DATA> {
         if UNIT == 0 { unit } else { UNIT }
     }
 
+    #[inline(always)]
+    unsafe fn words(data: *const u8, unit: usize, samples: u64, to: &mut [u64; 64]) {
+        // Safety: as the caller says, and the processor has what is asked for, here and below.
+        unsafe {
+            match Self::unit(unit) {
+                unit @ 5..=8 if super::avx512::reads() => super::avx512::words(data, unit, samples, to),
+                unit => super::words_one_by_one(data, unit, samples, to),
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn numbers(map: u64, first: u64, to: &mut [u64; 64]) {
+        if super::avx512::reads() {
+            unsafe { super::avx512::put_stamps(map, first, to.as_mut_ptr()) }
+        } else {
+            super::numbers_one_by_one(map, first, to);
+        }
+    }
+
     fn take_clocks(unit: usize) -> Option<TakeClocks> {
         super::avx512::take_clocks(unit)
     }

@@ -116,6 +116,16 @@ impl<const UNIT: usize, const DATA: bool> Backend for Avx512<UNIT, DATA> {
     }
 
     #[inline(always)]
+    unsafe fn words(data: *const u8, unit: usize, samples: u64, to: &mut [u64; 64]) {
+        unsafe { Avx2::<UNIT, DATA>::words(data, unit, samples, to) }
+    }
+
+    #[inline(always)]
+    unsafe fn numbers(map: u64, first: u64, to: &mut [u64; 64]) {
+        unsafe { Avx2::<UNIT, DATA>::numbers(map, first, to) }
+    }
+
+    #[inline(always)]
     unsafe fn places(map: u64, first: u16, to: *mut u16) {
         unsafe {
             let first = _mm512_set1_epi16(first as i16);
@@ -303,13 +313,18 @@ unsafe fn changed<const UNIT: usize>(at: *const u8) -> __m512i {
 pub fn take_clocks(unit: usize) -> Option<TakeClocks> {
     let has = is_x86_feature_detected!("avx512f")
         && is_x86_feature_detected!("avx512bw")
+        && is_x86_feature_detected!("avx512vbmi")
         && is_x86_feature_detected!("avx512vbmi2")
         && is_x86_feature_detected!("popcnt")
         && is_x86_feature_detected!("bmi2");
     match unit {
         1 => Some(take::<1> as TakeClocks),
         2 => Some(take::<2> as TakeClocks),
+        3 => Some(take_packed::<3> as TakeClocks),
         4 => Some(take::<4> as TakeClocks),
+        5 => Some(take_packed::<5> as TakeClocks),
+        6 => Some(take_packed::<6> as TakeClocks),
+        7 => Some(take_packed::<7> as TakeClocks),
         8 => Some(take::<8> as TakeClocks),
         _ => None,
     }
@@ -338,13 +353,12 @@ unsafe fn take<const UNIT: usize>(
     let lanes = 64 / UNIT;
     let mask = |bits: u64| _mm512_set1_epi64(bits as i64);
     let (clk, flip, watched) = (mask(look.clk), mask(look.flip), mask(look.watched));
-    // Safety: the samples are there with one before and one behind, and room for what is written, here and below.
-    let place = unsafe { _mm512_loadu_si512(PLACES.as_ptr().cast()) };
     for block in 1..=blocks {
         let (samples, stamps) = taken.room(UNIT);
         let (mut to, stamps) = (samples.as_mut_ptr(), stamps.as_mut_ptr());
         let mut all = [_mm512_setzero_si512(); UNIT];
         let (mut high, mut changed) = (0, 0);
+        // Safety: the samples are there with one before and one behind, and room for what is written.
         unsafe {
             for line in 0..UNIT {
                 _mm_prefetch::<_MM_HINT_T0>(from.wrapping_add(AHEAD + 64 * line).cast());
@@ -375,15 +389,8 @@ unsafe fn take<const UNIT: usize>(
                 _mm512_storeu_si512(to.cast(), packed);
                 to = to.add(UNIT * which.count_ones() as usize);
             }
-            let mut each = [0u8; 64];
-            _mm512_storeu_si512(each.as_mut_ptr().cast(), _mm512_maskz_compress_epi8(clocks, place));
-            let first = _mm512_set1_epi64(stamp as i64);
-            let count = clocks.count_ones();
-            for at in (0..count as usize).step_by(8) {
-                let eight = _mm512_cvtepu8_epi64(_mm_loadl_epi64(each.as_ptr().add(at).cast()));
-                _mm512_storeu_si512(stamps.add(at).cast(), _mm512_add_epi64(first, eight));
-            }
-            taken.add(count, _pext_u64(changed, clocks), changed != 0);
+            put_stamps(clocks, stamp, stamps);
+            taken.add(clocks.count_ones(), _pext_u64(changed, clocks), changed != 0);
         }
         stamp += 64;
         if taken.is_full() || taken.is_still() {
@@ -393,8 +400,141 @@ unsafe fn take<const UNIT: usize>(
     blocks
 }
 
+/// The same of samples whose size does not divide that of a vector: each byte with CLK or a line that is watched is picked out of
+/// 64 of them, and as many as a vector holds are put side by side at a time.
+#[target_feature(enable = "avx512f,avx512bw,avx512vbmi,avx512vbmi2,popcnt,bmi2")]
+unsafe fn take_packed<const UNIT: usize>(
+    mut from: *const u8,
+    mut stamp: u64,
+    blocks: usize,
+    look: &Look,
+    taken: &mut Taken,
+) -> usize {
+    // So many samples are in a vector, and each is so many bits of a mask, of which these are the first.
+    let (held, all) = (64 / UNIT, (1u64 << UNIT) - 1);
+    let firsts = const {
+        let (mut firsts, mut at) = (0u64, 0);
+        while at < 64 / UNIT {
+            firsts |= 1 << (at * UNIT);
+            at += 1;
+        }
+        firsts
+    };
+    let bits = |of: u64, byte: usize| (of >> (8 * byte)) as u8;
+    let clk_byte = look.clk.trailing_zeros() as usize / 8;
+    let (clk, flip) = (bits(look.clk, clk_byte), bits(look.flip, clk_byte));
+    // Safety: the samples are there with one before and one behind, and room for what is written, here and below.
+    let last = unsafe { _mm512_sub_epi8(_mm512_loadu_si512(PLACES.as_ptr().cast()), _mm512_set1_epi8(1)) };
+    for block in 1..=blocks {
+        let (samples, stamps) = taken.room(UNIT);
+        let (mut to, stamps) = (samples.as_mut_ptr(), stamps.as_mut_ptr());
+        let (mut high, mut changed) = (0, 0);
+        unsafe {
+            for line in 0..UNIT {
+                _mm_prefetch::<_MM_HINT_T0>(from.wrapping_add(AHEAD + 64 * line).cast());
+            }
+            let vectors = load::<UNIT>(from);
+            for byte in 0..UNIT {
+                let watched = bits(look.watched, byte);
+                if byte == clk_byte || watched != 0 {
+                    let picked = Pick::of::<UNIT>(byte).out_of(&vectors);
+                    if byte == clk_byte {
+                        high = _mm512_test_epi8_mask(picked, _mm512_set1_epi8(clk as i8));
+                    }
+                    // Each byte beside the one before it.
+                    let before = from.sub(UNIT).add(byte).read();
+                    let behind = _mm512_mask_set1_epi8(_mm512_permutexvar_epi8(last, picked), 1, before as i8);
+                    let differ = _mm512_xor_si512(picked, behind);
+                    changed |= _mm512_test_epi8_mask(differ, _mm512_set1_epi8(watched as i8));
+                }
+            }
+            let after = from.add(64 * UNIT + clk_byte).read() ^ flip;
+            let clocks = rises(if flip == 0 { high } else { !high }, after & clk != 0);
+            for nth in 0..64usize.div_ceil(held) {
+                // The last ones end with the last sample.
+                let first = (held * nth).min(64 - held);
+                let which = (clocks >> first) & (!0 << (held * nth - first)) & below(held as u32);
+                // Vectors end with a sample, so that none reaches behind the block.
+                let vector = _mm512_loadu_si512(from.add(UNIT * (first + held)).sub(64).cast());
+                let bytes = (_pdep_u64(which, firsts) * all) << (64 % UNIT);
+                let packed = _mm512_maskz_compress_epi8(bytes, vector);
+                _mm512_storeu_si512(to.cast(), packed);
+                to = to.add(UNIT * which.count_ones() as usize);
+            }
+            from = from.add(64 * UNIT);
+            put_stamps(clocks, stamp, stamps);
+            taken.add(clocks.count_ones(), _pext_u64(changed, clocks), changed != 0);
+        }
+        stamp += 64;
+        if taken.is_full() || taken.is_still() {
+            return block;
+        }
+    }
+    blocks
+}
+
+/// [`super::Backend::words`] of five to eight bytes: eight samples at a time.
+///
+/// # Safety
+/// As there, and the processor [`reads`].
+#[inline(always)]
+pub unsafe fn words(data: *const u8, unit: usize, samples: u64, to: &mut [u64; 64]) {
+    unsafe {
+        match unit {
+            5 => words_of::<5>(data, samples, to),
+            6 => words_of::<6>(data, samples, to),
+            7 => words_of::<7>(data, samples, to),
+            _ => words_of::<8>(data, samples, to),
+        }
+    }
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512vbmi,popcnt")]
+unsafe fn words_of<const UNIT: usize>(data: *const u8, samples: u64, to: &mut [u64; 64]) {
+    let apart = const {
+        let (mut places, mut at) = ([0u8; 64], 0);
+        while at < 64 {
+            places[at] = (at / 8 * UNIT + at % 8) as u8;
+            at += 1;
+        }
+        places
+    };
+    let mut to = to.as_mut_ptr();
+    // Safety: as the caller says; before each eight samples no more than are before them were written.
+    unsafe {
+        let apart = _mm512_loadu_si512(apart.as_ptr().cast());
+        for nth in 0..8 {
+            let eight = _mm512_loadu_si512(data.add(8 * UNIT * nth).cast());
+            let eight = if UNIT == 8 { eight } else { _mm512_permutexvar_epi8(apart, eight) };
+            let which = (samples >> (8 * nth)) as u8;
+            _mm512_storeu_si512(to.cast(), _mm512_maskz_compress_epi64(which, eight));
+            to = to.add(which.count_ones() as usize);
+        }
+    }
+}
+
+/// The stamps of these clocks among 64 samples, the first of which is given.
+///
+/// # Safety
+/// There is room for them and seven more.
+#[target_feature(enable = "avx512f,avx512bw,avx512vbmi2,popcnt")]
+#[inline]
+pub unsafe fn put_stamps(clocks: u64, first: u64, stamps: *mut u64) {
+    let mut each = [0u8; 64];
+    let first = _mm512_set1_epi64(first as i64);
+    // Safety: as the caller says.
+    unsafe {
+        let place = _mm512_loadu_si512(PLACES.as_ptr().cast());
+        _mm512_storeu_si512(each.as_mut_ptr().cast(), _mm512_maskz_compress_epi8(clocks, place));
+        for at in (0..clocks.count_ones() as usize).step_by(8) {
+            let eight = _mm512_cvtepu8_epi64(_mm_loadl_epi64(each.as_ptr().add(at).cast()));
+            _mm512_storeu_si512(stamps.add(at).cast(), _mm512_add_epi64(first, eight));
+        }
+    }
+}
+
 /// Bytes that are asked for ahead: a page, beyond whose end the processor does not look by itself.
-const AHEAD: usize = 4096;
+pub const AHEAD: usize = 4096;
 
 const PLACES: [u8; 64] = {
     let mut places = [0; 64];

@@ -8,6 +8,7 @@ mod avx2;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod avx512;
 
+use crate::samples::block::ones;
 use crate::samples::taken::Taken;
 #[cfg(target_arch = "x86_64")]
 pub use avx2::Avx2;
@@ -28,6 +29,13 @@ pub struct Bit {
 impl Bit {
     pub fn new(position: usize, invert: bool) -> Self {
         Bit { byte: position / 8, mask: 1 << (position % 8), flip: if invert { !0 } else { 0 } }
+    }
+
+    /// Makes the line in a sample asserted, or not.
+    #[inline(always)]
+    pub fn put(&self, sample: &mut [u8], asserted: bool) {
+        let set = if asserted ^ (self.flip != 0) { self.mask } else { 0 };
+        sample[self.byte] = sample[self.byte] & !self.mask | set;
     }
 
     pub fn get(&self, sample: &[u8]) -> bool {
@@ -69,7 +77,8 @@ impl SampleMask {
 /// [`Backend::take_clocks`] asks for.
 pub type TakeClocks = unsafe fn(*const u8, u64, usize, &Look, &mut Taken) -> usize;
 
-/// Bits of samples whose size divides eight bytes, repeated: CLK, the same where CLK is low if it is set, and what is watched.
+/// Bits of samples of up to eight bytes, repeated from the first one on: CLK, the same where CLK is low if it is set, and what is
+/// watched.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Look {
     pub clk: u64,
@@ -92,6 +101,25 @@ pub trait Backend: Copy {
     #[inline(always)]
     fn unit(unit: usize) -> usize {
         unit
+    }
+
+    /// Eight bytes from the first on of each of those of 64 samples that are in the map.
+    ///
+    /// # Safety
+    /// As for the trait, and 64 bytes more are there.
+    #[inline(always)]
+    unsafe fn words(data: *const u8, unit: usize, samples: u64, to: &mut [u64; 64]) {
+        // Safety: as the caller says.
+        unsafe { words_one_by_one(data, unit, samples, to) }
+    }
+
+    /// The numbers of the bits that are set, where the lowest one is `first`.
+    ///
+    /// # Safety
+    /// As for the trait.
+    #[inline(always)]
+    unsafe fn numbers(map: u64, first: u64, to: &mut [u64; 64]) {
+        numbers_one_by_one(map, first, to);
     }
 
     /// For samples of `unit` bytes, where the processor can do that in a few instructions.
@@ -170,6 +198,26 @@ pub trait Backend: Copy {
             }
             to = unsafe { to.add(8) };
         }
+    }
+}
+
+/// [`Backend::words`], one by one.
+///
+/// # Safety
+/// As there.
+#[inline(always)]
+unsafe fn words_one_by_one(data: *const u8, unit: usize, samples: u64, to: &mut [u64; 64]) {
+    for (out, sample) in to.iter_mut().zip(ones(samples)) {
+        // Safety: as the caller says.
+        *out = u64::from_le(unsafe { data.add(sample as usize * unit).cast::<u64>().read_unaligned() });
+    }
+}
+
+/// [`Backend::numbers`], one by one.
+#[inline(always)]
+fn numbers_one_by_one(map: u64, first: u64, to: &mut [u64; 64]) {
+    for (out, at) in to.iter_mut().zip(ones(map)) {
+        *out = first + u64::from(at);
     }
 }
 
@@ -369,7 +417,7 @@ mod tests {
             watched in any::<u64>(),
             stamp in 0..1u64 << 60,
         ) {
-            for unit in [1, 2, 4, 8] {
+            for unit in 1..=8 {
                 let Some(take) = Avx2::<0, true>::take_clocks(unit) else { continue };
                 let repeated = |bits: u64| SampleMask::repeated(&bits.to_le_bytes()[..unit]).first();
                 let clk = Bit::new(clk % (8 * unit), low);
@@ -403,6 +451,11 @@ mod tests {
                 unsafe { B::places(map, first, places.as_mut_ptr()) };
                 let expected: Vec<_> = (0..64).filter(|at| map >> at & 1 != 0).map(|at| first + at).collect();
                 prop_assert_eq!(&places[..expected.len()], &expected[..]);
+                let mut numbers = [0; 64];
+                // Safety: the processor has what it asks for.
+                unsafe { B::numbers(map, first.into(), &mut numbers) };
+                let expected: Vec<_> = expected.into_iter().map(u64::from).collect();
+                prop_assert_eq!(&numbers[..expected.len()], &expected[..]);
                 Ok(())
             }
             for map in [map, map & sparse, map | sparse, 0, !0] {
