@@ -756,6 +756,19 @@ def test_a_rings_tail_goes_on_now_more_now_fewer_or_is_ahead_of_the_receives(
     assert reader.counts == counts
 
 
+def test_a_card_that_sends_what_it_had_read_has_more_in_its_queue() -> None:
+    """The first frame on its wire is in no memory: see `csrtimes._adrift`."""
+    columns = {
+        "sender": np.array(["B", "A", "A", "A"]),
+        "wire_start_us": np.array([1.0, 20.0, 5.0, np.nan]),
+        "send_row": np.array([-1, 0, -1, 1]),
+    }
+    assert csrtimes._first_is_unread("A", columns)
+    columns["wire_start_us"][2] = 30.0
+    assert not csrtimes._first_is_unread("A", columns)
+    assert not csrtimes._first_is_unread("C", columns)
+
+
 def test_values_that_go_on_as_a_rings_end_count_the_sends() -> None:
     # 4 sends by the first ring, of which nothing before tells how many it was for; then 2, 5, 1 and 1.
     value = np.array([4, 6, 11, 12, 13])

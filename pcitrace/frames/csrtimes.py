@@ -323,7 +323,7 @@ def _give(name: str, asked: _Asked, answer: _Answer, columns: dict[str, Any]) ->
     unsure = np.isnan(columns["dma_start_us"][rows]) & np.isnan(columns["dma_end_us"][rows])
     unsure &= ~(columns["margin_place"][rows] >= SURE_SEND)
     unsure |= (columns["margin_send"][rows] < SURE_SEND) & (answer.margins[send] < AGREED)
-    unsure |= _adrift(answer.read, asked)
+    unsure |= _adrift(answer.read, asked, _first_is_unread(name, columns))
     # Values that count the sends tell what rings, as does a register that is known to.
     if not csr.doorbell.any() and not answer.read.in_step:
         start_us, end_us = (columns[name][rows] for name in ("dma_start_us", "dma_end_us"))
@@ -545,18 +545,25 @@ def _rung_before(read: Doorbells, asked: _Asked) -> Booleans:
     return sooner[asked.place]
 
 
-def _adrift(read: Doorbells, asked: _Asked) -> bool:
+def _first_is_unread(name: str, columns: Mapping[str, Any]) -> bool:
+    """Return whether the first frame on a host's wire was read before the capture began, or not found in memory."""
+    rows = np.flatnonzero((columns["sender"] == name) & ~np.isnan(columns["wire_start_us"]))
+    return bool(len(rows)) and bool(columns["send_row"][rows[np.argmin(columns["wire_start_us"][rows])]] < 0)
+
+
+def _adrift(read: Doorbells, asked: _Asked, unread: bool) -> bool:
     """Return whether all sends may have been rung for later: doorbells wait, also before the capture, none is answered.
 
     A capture that begins while a card sends what it had read does not show how many more had been rung for. That each
     send has the first doorbell that can be its own is a guess: of 16 sends of a card of another maker (wide66) that
-    had six in its queue each was given one that rang for a later one, by two or three.
+    had six in its queue each was given one that rang for a later one, by two or three. Of another (cacheline) the first
+    frame on the wire was `unread`: the card had it when the capture began, 1 us before the first ring.
     """
     sends, wire, rung = read.sends, asked.end.wire, np.flatnonzero(read.last >= 0)
     if not len(rung) or not _queued(read.last, asked.head, sends):
         return False
     begun_us = sends.start_us[sends.found].min(initial=np.inf)
-    under_way = rung[0] > 0 or (wire is not None and not bool((wire.start_us >= begun_us).all()))
+    under_way = unread or rung[0] > 0 or (wire is not None and not bool((wire.start_us >= begun_us).all()))
     return under_way and not _at_once(read, asked.head, sends)[rung[0] + 1 :].any()
 
 
