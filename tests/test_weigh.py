@@ -817,6 +817,20 @@ def test_that_frames_are_longer_than_their_layout_is_never_learned_to_be_usual()
     assert fits.tracks[SEND].excess[0][costs.EXCESS_BELOW] < 0.5
 
 
+@pytest.mark.parametrize(("header", "singles"), [(0, True), (3, True), (4, False)])
+def test_single_words_before_a_larger_piece_are_a_header_if_they_hold_one(header: int, singles: bool) -> None:
+    """Four of four bytes do. Then larger pieces come behind single words, and no size is what is left of a frame."""
+    larger = [24, 31, 18, 44, 52, 9, 61, 35]
+    size = np.array([one for many in larger for one in (*[1] * header, many, 1)])
+    begins, ends = (np.arange(len(size)) % (header + 2) == at for at in (0, header + 1))
+    cut = np.zeros(len(size), dtype=bool)
+    told = costs._one_by_one(size, cut, (begins, ends), costs.first(size, 64, 4))
+    assert (told is not None) == singles
+    # Of eight bytes two do.
+    told = costs._one_by_one(size, cut, (begins, ends), costs.first(size, 64, 8))
+    assert (told is not None) == (header < 2)
+
+
 @pytest.mark.parametrize(
     ("larger", "singles"),
     [([24, 31, 18, 44, 52, 9, 61, 35], True), ([16] * 8, False), ([24, 31, 18, 44, 16, 16, 16, 16], False)],
@@ -830,7 +844,7 @@ def test_what_is_before_single_words_has_the_size_that_is_left(larger: list[int]
         # Of most frames the last is no single word.
         size[ends & (np.arange(len(size)) >= 6)] = 7
     cut = np.zeros(len(size), dtype=bool)
-    told = costs._one_by_one(size, cut, begins, ends, costs.first(size, 64, 4).tracks[SEND].middle)
+    told = costs._one_by_one(size, cut, (begins, ends), costs.first(size, 64, 4))
     assert (told is not None) == singles
     assert told is None or told.tolist() == [1] * len(size)
     # What is written behind a received frame is its status.
