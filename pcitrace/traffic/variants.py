@@ -93,8 +93,8 @@ def as_most(reading: Reading, side: int, size: Integers) -> Iterator[Reading]:
     """Give the readings in which some segments of a track begin, or end, as most do.
 
     Without their edge where that has the size of what is mostly left over beside it; with what is left over beside it
-    where that has the size of most edges. Of 26 sends of a card of another maker (reread, 16 channels) 13 began with
-    their descriptor of four words, 91 nats dearer than none: the others had it before them.
+    where that has the size of most edges. Of 20 sends of a card of another maker (reread, 16 channels) 13 began with
+    the second of two descriptors of four words, 91 nats dearer than none.
     """
     for at_end in (False, True):
         edge = np.flatnonzero((reading.track == side) & (reading.ends if at_end else reading.begins))
