@@ -68,7 +68,7 @@ from pcitrace.traffic.spare import (
     without,
 )
 from pcitrace.traffic.stated import Stated
-from pcitrace.traffic.variants import ALIKE_WAYS, Able, as_most, read_again, shifts, variants
+from pcitrace.traffic.variants import ALIKE_WAYS, Able, read_again, shifts, variants
 
 __all__ = ["FEW", "NOTHING", "TINY", "How", "Reader", "Targets", "cost_of", "only", "until"]
 
@@ -480,11 +480,10 @@ class Reader:
         return round(float(np.median((sizes[1][:count] - sizes[0][:count])[both]))) if both.any() else 0
 
     def varied(self, reading: Reading, side: int) -> Iterator[Reading]:
-        """Give the readings that differ from one alike in all frames of a track, or in all that differ from most."""
+        """Give the readings that differ from one alike in all frames of a track."""
         bus = self.pieces.bus
         pause_us = np.append(np.inf, self.pieces.begin_us[1:] - bus.last_data_us[:-1])[: len(self.pieces)]
-        yield from variants(reading, side, self.count(side), pause_us, self.able(reading, side))
-        yield from as_most(reading, side, bus.data_phases)
+        return variants(reading, side, self.count(side), pause_us, self.able(reading, side))
 
     def count(self, side: int) -> int:
         """Return how many targets a track has."""

@@ -16,7 +16,7 @@ import numpy as np
 from pcitrace.columns import Booleans, Floats, Integers
 from pcitrace.lattice import Reading
 
-__all__ = ["ALIKE_WAYS", "Able", "as_most", "read_again", "shifts", "variants"]
+__all__ = ["ALIKE_WAYS", "Able", "read_again", "shifts", "variants"]
 
 Able = tuple[Booleans, Booleans]
 """Whether each piece could be of the target before its own, and of the one behind it."""
@@ -89,28 +89,6 @@ def shifts(reading: Reading, side: int, targets: int, able: Able) -> Iterator[Re
                 yield _shifted(reading, some, by, targets)
 
 
-def as_most(reading: Reading, side: int, size: Integers) -> Iterator[Reading]:
-    """Give the readings in which some segments of a track begin, or end, as most do.
-
-    Without their edge where that has the size of what is mostly left over beside it; with what is left over beside it
-    where that has the size of most edges. Of 20 sends of a card of another maker (reread, 16 channels) 13 began with
-    the second of two descriptors of four words, 91 nats dearer than none.
-    """
-    for at_end in (False, True):
-        edge = np.flatnonzero((reading.track == side) & (reading.ends if at_end else reading.begins))
-        beside = np.clip(edge + (1 if at_end else -1), 0, len(size) - 1)
-        left = reading.track[beside] < 0
-        if not left.any():
-            continue
-        usual, outside = np.bincount(size[edge]).argmax(), np.bincount(size[beside[left]]).argmax()
-        odd = size[edge] == outside
-        if odd.any() and not odd.all():
-            yield _shorter(reading, side, at_end, edge[odd])
-        odd = (size[edge] != usual) & left & (size[beside] == usual)
-        if odd.any():
-            yield _longer(reading, side, at_end, edge[odd])
-
-
 def _from_there(reading: Reading, mine: Booleans, able: Booleans, by: int) -> Booleans:
     """Return which segments are behind the last one that cannot be a later target, or before the first that cannot be
     an earlier one.
@@ -171,23 +149,22 @@ def _left_over(reading: Reading, rows: Integers | Booleans, **edges: Any) -> Rea
     return replace(reading, track=track, target=target, segment=segment, cost=np.inf, **edges)
 
 
-def _longer(reading: Reading, side: int, at_end: bool, some: Integers | None = None) -> Reading:
-    """Let what is left over just behind each segment, or before it, be part of it; of `some` edges alone."""
+def _longer(reading: Reading, side: int, at_end: bool) -> Reading:
+    """Let what is left over just behind each segment, or before it, be part of it."""
     step, name = (1, "ends") if at_end else (-1, "begins")
     marks = getattr(reading, name).copy()
-    edge = np.flatnonzero((reading.track == side) & marks) if some is None else some
+    edge = np.flatnonzero((reading.track == side) & marks)
     edge = edge[(edge + step >= 0) & (edge + step < len(reading.track))]
     edge = edge[reading.track[edge + step] < 0]
     marks[edge], marks[edge + step] = False, True
     return _joining(reading, edge + step, edge, **{name: marks})
 
 
-def _shorter(reading: Reading, side: int, at_end: bool, some: Integers | None = None) -> Reading:
-    """Leave over the last piece of each segment that has several, or the first; of `some` edges alone."""
+def _shorter(reading: Reading, side: int, at_end: bool) -> Reading:
+    """Leave over the last piece of each segment that has several, or the first."""
     step, name = (-1, "ends") if at_end else (1, "begins")
     marks = getattr(reading, name).copy()
-    edge = np.flatnonzero((reading.track == side) & marks) if some is None else some
-    edge = edge[~(reading.begins & reading.ends)[edge]]
+    edge = np.flatnonzero((reading.track == side) & ~(reading.begins & reading.ends) & marks)
     rows = _by_segment(reading, side)
     at = np.empty(len(reading.track), dtype=np.int64)
     at[rows] = np.arange(len(rows))
