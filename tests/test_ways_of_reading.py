@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -93,6 +94,12 @@ FRAME, IRDY, TRDY, DEVSEL, STOP, PERR, SERR, GNT0, GNT1 = (1 << bit for bit in r
 CBE = 0xF << 10
 
 
+def tables_of(capture: Any, spec: dict[str, Any], **how: Any) -> list[list[dict[str, Any]]]:
+    """Return the rows of a bus: transactions, clocks and problems."""
+    [found] = _kernel.decode(capture, [spec], threads=1, **how)
+    return [pa.table(table).to_pylist() for table in (found.transactions, found.clocks, found.problems)]
+
+
 def far_apart(noise: np.random.Generator, broken: float) -> np.ndarray:
     """Clocks of transactions of all lengths with pauses of all lengths; so many of them are not as they should be."""
     words: list[int] = []
@@ -150,12 +157,7 @@ def test_clocks_that_are_left_out_are_counted(
     if not {f"CBE{lane}#" for lane in range(4)} <= wired.keys():
         wired = {name: place for name, place in wired.items() if not name.startswith("CBE")}
     capture = _kernel.from_samples(packed, unit, NAMES, 1e8)
-    spec = {"name": "PCI", "width": None, "lines": wired}
-
-    def tables(**how: Any) -> list[list[dict[str, Any]]]:
-        [found] = _kernel.decode(capture, [spec], threads=1, **how)
-        return [pa.table(table).to_pylist() for table in (found.transactions, found.clocks, found.problems)]
-
+    tables = partial(tables_of, capture, {"name": "PCI", "width": None, "lines": wired})
     for window_us in (None, 7.0):
         assert tables(window_us=window_us) == tables(window_us=window_us, portable=True)
 
@@ -185,12 +187,7 @@ def test_parity_of_clocks_that_are_left_out_is_checked(
     names = [*NAMES, *(f"AD{bit}" for bit in range(32)), "PAR"]
     wired = {name: (bit, 0, name.endswith("#")) for bit, name in enumerate(names) if name not in not_captured}
     capture = _kernel.from_samples(packed, unit, names, 1e8)
-    spec = {"name": "PCI", "width": None, "lines": wired}
-
-    def tables(**how: Any) -> list[list[dict[str, Any]]]:
-        [found] = _kernel.decode(capture, [spec], threads=1, **how)
-        return [pa.table(table).to_pylist() for table in (found.transactions, found.clocks, found.problems)]
-
+    tables = partial(tables_of, capture, {"name": "PCI", "width": None, "lines": wired})
     for window_us in (None, 7.0):
         rows = tables(window_us=window_us)
         assert rows == tables(window_us=window_us, portable=True)
