@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import re
 import zipfile
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from random import Random
 
@@ -115,17 +116,21 @@ def test_memory_does_not_grow_with_idle_time(command: list[str], mostly_idle: Pa
     assert needed["long"] < needed["half"] + 60_000, "the samples are 200 MB more"
 
 
-def write_noise(path: Path, members: int, high: int = 0) -> None:
-    """So many times 20,000 clocks in state mode of lines that are noise, but for those that are high."""
+def write_clocks(path: Path, members: Iterable[bytes]) -> None:
+    """Clocks in state mode, a byte each."""
     names = ("FRAME#", "IRDY#", "TRDY#", "DEVSEL#", "STOP#", "PERR#", "SERR#", "GNT0#")
     probes = "".join(f"probe{number}={name}\n" for number, name in enumerate(names, 1))
     head = "[device 1]\ncapturefile=logic-1\ntotal probes=8\nsamplerate=33 MHz\nunitsize=1\n"
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("version", "2")
         archive.writestr("metadata", head + probes)
-        for number in range(members):
-            clocks = bytes(clock | high for clock in Random(number).randbytes(20_000))
-            archive.writestr(f"logic-1-{number + 1}", clocks)
+        for number, clocks in enumerate(members, 1):
+            archive.writestr(f"logic-1-{number}", clocks)
+
+
+def noise_of(members: int, high: int = 0, low: int = 0) -> Iterator[bytes]:
+    """So many times 20,000 clocks of lines that are noise, but for those that are high or low."""
+    return (bytes((one | high) & ~low for one in Random(number).randbytes(20_000)) for number in range(members))
 
 
 @pytest.fixture(scope="module")
@@ -133,7 +138,7 @@ def noise(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A bus in state mode whose lines are noise: nearly every clock breaks a rule; a million and three."""
     folder = tmp_path_factory.mktemp("noise")
     for name, members in (("short", 50), ("long", 150)):
-        write_noise(folder / f"{name}.sr", members)
+        write_clocks(folder / f"{name}.sr", noise_of(members))
     return folder
 
 
@@ -170,9 +175,43 @@ def test_broken_rules_do_not_wait_where_no_transaction_begins(tmp_path: Path) ->
     """FRAME# is never asserted, and IRDY# is noise: a million clocks, and six."""
     needed = {}
     for name, members in (("short", 50), ("long", 300)):
-        write_noise(tmp_path / f"{name}.sr", members, high=1)
+        write_clocks(tmp_path / f"{name}.sr", noise_of(members, high=1))
         command = ["decode", "-o", str(tmp_path / "t.parquet"), "--rules", "all", "--problems", str(tmp_path / "p.csv")]
         status, _, needed[name] = peak_memory([*command, str(tmp_path / f"{name}.sr"), "--clock-mhz", "33"])
+        assert status == 0
+    assert needed["long"] < needed["short"] + 30_000
+
+
+def test_what_broken_rules_leave_of_a_part_is_enough_for_a_transaction(tmp_path: Path) -> None:
+    """A transaction comes after so many broken rules that they would fill a part, if they were not one row each."""
+    access = bytes([0xFF, 0xFF, 0xFE, 0xF5, 0xF1, *[0xFF] * 9])
+    write_clocks(tmp_path / "a.sr", [*noise_of(5, high=1), access])
+    bus = pcitrace.open(tmp_path / "a.sr", clock_mhz=33).bus
+    found = [(len(part), len(pa.table(part.problems))) for part in parts([bus], ["transaction"], rules=[*catalogue()])]
+    assert sum(rows for rows, _ in found) == 1
+    assert 1 < sum(problems for _, problems in found) < 20
+
+
+TOGGLING = bytes([0b11110010, 0b11101010, 0b11110010, 0b11111010, 0b11011000, 0b11110010, 0b10110010] * 3000)
+"""FRAME# is low; IRDY#, TRDY#, DEVSEL#, STOP#, PERR# and SERR# change at nearly every clock."""
+
+
+@pytest.mark.parametrize("shape", ["noise", "toggling"])
+@pytest.mark.parametrize(
+    "command",
+    [["decode", "-o", "{out}.parquet", "--rules", "all", "--problems", "{out}.csv"], ["list"], ["check", "--json"]],
+    ids=lambda command: command[0],
+)
+def test_broken_rules_do_not_wait_for_a_transaction_that_goes_on(
+    shape: str, command: list[str], tmp_path: Path
+) -> None:
+    """FRAME# falls and is stuck: a million clocks, and four."""
+    needed = {}
+    for name, members in (("short", 50), ("long", 200)):
+        stuck = noise_of(members, low=1) if shape == "noise" else [TOGGLING] * members
+        write_clocks(tmp_path / f"{name}.sr", [bytes([*[0xFF] * 10, 0xFE, 0xFE]), *stuck])
+        filled = [one.format(out=tmp_path / name) for one in command]
+        status, _, needed[name] = peak_memory([*filled, str(tmp_path / f"{name}.sr"), "--clock-mhz", "33"])
         assert status == 0
     assert needed["long"] < needed["short"] + 30_000
 

@@ -231,9 +231,17 @@ impl Problems {
             }
         }
         if problem.what == What::Gap {
+            // What rules say of the transaction that a gap cut may be told before and after it.
+            let may_go_on =
+                |row: &Problem| matches!((row.what, row.concerns), (What::Broken(_), Concerns::Transaction(_)));
             // So nothing is between two gaps of one clock.
-            debug_assert!(self.rows.last().is_none_or(|row| row.what == What::Gap || row.last_clk < problem.first_clk));
-            self.last = [None; What::COUNT];
+            debug_assert!(
+                self.rows
+                    .last()
+                    .is_none_or(|row| { row.what == What::Gap || may_go_on(row) || row.last_clk < problem.first_clk })
+            );
+            let rows = &self.rows;
+            self.last.iter_mut().for_each(|last| *last = last.filter(|&row| may_go_on(&rows[row as usize])));
         }
         self.last[place] = Some(self.rows.len() as u32);
         self.rows.push(problem);

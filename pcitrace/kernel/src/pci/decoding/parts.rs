@@ -11,6 +11,7 @@ use crate::pci::decoding::{self, Decoded, Options, Sink};
 use crate::pci::layout::{BusSpec, BusTables, Layout};
 use crate::pci::phases::Phases;
 use crate::pci::problems::{Concerns, Problem, Problems, What};
+use crate::pci::protocol::OnBus;
 use crate::pci::rows::{DataPhase, Rows, Transaction};
 use crate::pci::rules::{Rule, Violation};
 use crate::pci::tables::{self, Wanted};
@@ -151,6 +152,8 @@ struct Queue {
     problems: Problems,
     /// Broken rules of which it is not known yet in which transaction they lie.
     violations: VecDeque<Violation>,
+    /// What was on the bus when the last of them was found.
+    on_bus: Option<OnBus>,
     /// The clock behind the transaction before, and so much more as what is still said of it takes.
     over: u64,
     /// Of the next transaction.
@@ -193,19 +196,23 @@ impl Queue {
         (count, phases)
     }
 
-    /// Broken rules at clocks before this one, with the transaction whose clocks they follow; how many.
+    /// Broken rules at clocks before this one, with the transaction whose clocks they follow; how many rows these make.
     fn tell_violations(&mut self, before: u64) -> usize {
         self.tell_while(|violation| violation.clk < before)
     }
 
+    /// The broken rules of which can be told where they lie, though no transaction came that is not in a part.
+    fn tell_known(&mut self, reached: u64) -> usize {
+        // A transaction that goes on and on must not keep waiting what was broken in it.
+        let is_next = self.on_bus.is_some_and(|open| open.number == self.number);
+        self.tell_while(|violation| is_next || violation.stamp < reached)
+    }
+
     fn tell_while(&mut self, is_due: impl Fn(&Violation) -> bool) -> usize {
-        let waiting = self.violations.len();
+        let before = self.problems.len();
         while let Some(violation) = self.violations.front().filter(|&violation| is_due(violation)).copied() {
             self.violations.pop_front();
-            let concerns = match self.number.checked_sub(1).filter(|_| violation.clk < self.over) {
-                Some(number) => Concerns::Transaction(number),
-                None => Concerns::NoneAfter(self.number),
-            };
+            let concerns = self.concerned_by(&violation);
             self.problems.push(Problem {
                 stamp: violation.stamp,
                 what: What::Broken(violation.rule),
@@ -216,7 +223,17 @@ impl Queue {
                 count: 1,
             });
         }
-        waiting - self.violations.len()
+        self.problems.len() - before
+    }
+
+    fn concerned_by(&self, violation: &Violation) -> Concerns {
+        if let Some(open) = self.on_bus.filter(|open| open.start_clk <= violation.clk) {
+            return Concerns::Transaction(open.number);
+        }
+        match self.number.checked_sub(1).filter(|_| violation.clk < self.over) {
+            Some(number) => Concerns::Transaction(number),
+            None => Concerns::NoneAfter(self.number),
+        }
     }
 }
 
@@ -290,7 +307,7 @@ struct PartSink {
     data_phases: Phases,
     runs: Vec<Run>,
     phase_ends: Vec<usize>,
-    /// Broken rules that were told since the part before.
+    /// Rows of broken rules that were told since the part before.
     broken: usize,
     /// What rules said last, which the decoder may still say in the next part.
     told: Vec<Telling>,
@@ -378,6 +395,8 @@ impl PartSink {
 
     /// Sends the next part; an empty one only if it is the last.
     fn send(&mut self, last: bool) -> Result<()> {
+        // Also where there is nothing to send yet: what follows must have room.
+        self.broken = 0;
         let mut found = Vec::new();
         for (bus, queue) in self.queues.iter_mut().enumerate() {
             if last {
@@ -416,7 +435,6 @@ impl PartSink {
         self.transactions = Transactions::default();
         self.data_phases = Phases::default();
         self.runs.clear();
-        self.broken = 0;
         self.last_sent = Some(Instant::now());
         self.sender.send(Message::Part(part)).map_err(|_| Error::Interrupted)
     }
@@ -445,7 +463,8 @@ impl Sink for PartSink {
         self.with_rules
     }
 
-    fn violations(&mut self, bus: usize, violations: Vec<Violation>) -> Result<()> {
+    fn violations(&mut self, bus: usize, violations: Vec<Violation>, open: Option<OnBus>) -> Result<()> {
+        self.queues[bus].on_bus = open;
         // Rules are found one after the other, block by block; what was broken first comes first.
         let queue = &mut self.queues[bus].violations;
         let from = queue.len();
@@ -501,7 +520,7 @@ impl Sink for PartSink {
         let queue = &mut self.queues[bus];
         if queue.front().is_none() {
             // No transaction comes before these any more, and where none comes at all they must not wait for one.
-            self.broken += queue.tell_while(|violation| violation.stamp < stamp);
+            self.broken += queue.tell_known(stamp);
         }
         if self.last_sent.is_none_or(|sent| sent.elapsed() >= PATIENCE) {
             self.send(false)?;

@@ -5,6 +5,7 @@ use crate::error::Result;
 use crate::pci::clocking::Decoder;
 use crate::pci::layout::BusTables;
 use crate::pci::problems::Problems;
+use crate::pci::protocol::OnBus;
 use crate::pci::rows::Rows;
 use crate::pci::rules::Violation;
 use crate::pipeline::Gather;
@@ -28,8 +29,8 @@ pub trait Sink {
     fn takes_violations(&self) -> bool {
         false
     }
-    /// Rules that were broken on one bus, before the rows behind them.
-    fn violations(&mut self, _bus: usize, _violations: Vec<Violation>) -> Result<()> {
+    /// Rules that were broken on one bus, before the rows behind them; and the transaction that was on it then.
+    fn violations(&mut self, _bus: usize, _violations: Vec<Violation>, _open: Option<OnBus>) -> Result<()> {
         Ok(())
     }
     /// Lines of the next clocks, where those were asked for.

@@ -96,7 +96,9 @@ impl<G: Gather<Decoder>> Track<G> {
         found.count_from(self.origin);
         self.tell(found, begun, sink)?;
         if let Some(rules) = decoder.rules.as_mut().filter(|_| sink.takes_violations()) {
-            sink.violations(self.bus.index, rules.findings.take())?;
+            // Rules look back, so that one decoder goes through all samples: its numbers count from their start.
+            debug_assert_eq!(self.origin, Origin::default());
+            sink.violations(self.bus.index, rules.findings.take(), decoder.protocol.on_bus())?;
             if let Some(lines) = &mut rules.lines {
                 sink.clock_lines(lines.take())?;
             }

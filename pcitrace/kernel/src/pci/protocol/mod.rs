@@ -75,6 +75,13 @@ struct Open {
     serr: Watched,
 }
 
+/// Number and first clock of the transaction that is on the bus.
+#[derive(Debug, Clone, Copy)]
+pub struct OnBus {
+    pub number: u64,
+    pub start_clk: u64,
+}
+
 /// An error line over the clocks in which it speaks of one transaction.
 #[derive(Debug, Clone, Copy, Default)]
 struct Watched {
@@ -197,6 +204,11 @@ impl Protocol {
         let nth = self.rows.transactions.begun(clk).checked_sub(1)?;
         let row = self.rows.transactions.get(nth);
         (clk < row.start_clk + row.clocks).then(|| self.drained + nth as u64)
+    }
+
+    /// The transaction that has begun and not ended yet.
+    pub fn on_bus(&self) -> Option<OnBus> {
+        self.open.as_ref().map(|open| OnBus { number: open.number, start_clk: open.row.start_clk })
     }
 
     /// Number of transactions begun so far.
