@@ -265,6 +265,7 @@ def parts(
     recover_clock: bool = False,
     columns: Sequence[str] | None = None,
     data_phases: bool = False,
+    most_phases: int | None = None,
     events: bool = False,
     rules: Sequence[str] | None = None,
     keep_violations: bool = False,

@@ -132,7 +132,7 @@ class Decoder:
 
         With `columns` only these of transactions. With `rules` and `bus_mhz` broken rules are problems, too; with
         `clocks` (stamps from, to, clocks from, to) the parts have a line for each of these clocks; `until` ends it
-        about there.
+        about there. Of each transaction come `most_phases` data phases: what goes on and on takes no memory.
         """
         return _kernel.parts(self.capture, specs, columns=columns, data_phases=data_phases, **more, **self.options)
 

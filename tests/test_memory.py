@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import re
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from random import Random
 
@@ -116,11 +116,14 @@ def test_memory_does_not_grow_with_idle_time(command: list[str], mostly_idle: Pa
     assert needed["long"] < needed["half"] + 60_000, "the samples are 200 MB more"
 
 
-def write_clocks(path: Path, members: Iterable[bytes]) -> None:
-    """Clocks in state mode, a byte each."""
-    names = ("FRAME#", "IRDY#", "TRDY#", "DEVSEL#", "STOP#", "PERR#", "SERR#", "GNT0#")
+NAMES = ("FRAME#", "IRDY#", "TRDY#", "DEVSEL#", "STOP#", "PERR#", "SERR#", "GNT0#")
+
+
+def write_clocks(path: Path, members: Iterable[bytes], names: Sequence[str] = NAMES) -> None:
+    """Clocks in state mode, as many bytes each as there are lines for."""
     probes = "".join(f"probe{number}={name}\n" for number, name in enumerate(names, 1))
-    head = "[device 1]\ncapturefile=logic-1\ntotal probes=8\nsamplerate=33 MHz\nunitsize=1\n"
+    unit = -(-len(names) // 8)
+    head = f"[device 1]\ncapturefile=logic-1\ntotal probes={len(names)}\nsamplerate=33 MHz\nunitsize={unit}\n"
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("version", "2")
         archive.writestr("metadata", head + probes)
@@ -212,6 +215,19 @@ def test_broken_rules_do_not_wait_for_a_transaction_that_goes_on(
         write_clocks(tmp_path / f"{name}.sr", [bytes([*[0xFF] * 10, 0xFE, 0xFE]), *stuck])
         filled = [one.format(out=tmp_path / name) for one in command]
         status, _, needed[name] = peak_memory([*filled, str(tmp_path / f"{name}.sr"), "--clock-mhz", "33"])
+        assert status == 0
+    assert needed["long"] < needed["short"] + 30_000
+
+
+@pytest.mark.parametrize("command", [["list"], ["check", "--json"]], ids=lambda command: command[0])
+def test_data_phases_do_not_wait_for_a_burst_that_goes_on(command: list[str], tmp_path: Path) -> None:
+    """FRAME#, IRDY#, TRDY# and DEVSEL# are stuck, as on a bus without power: a million clocks, and three."""
+    names = [*NAMES, *(f"AD{n}" for n in range(32)), *(f"C/BE{n}#" for n in range(4)), "PAR"]
+    idle, address, data = (bytes([low, 0, 0, 0, 0, 0x16]) for low in (0xFF, 0xFE, 0xF0))
+    needed = {}
+    for name, members in (("short", 50), ("long", 150)):
+        write_clocks(tmp_path / f"{name}.sr", [10 * idle + address, *[data * 20_000] * members], names)
+        status, _, needed[name] = peak_memory([*command, str(tmp_path / f"{name}.sr"), "--clock-mhz", "33"])
         assert status == 0
     assert needed["long"] < needed["short"] + 30_000
 

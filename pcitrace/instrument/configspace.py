@@ -123,6 +123,9 @@ IDENTITY = frozenset({0x00, 0x08, 0x0C})
 WINDOWS = frozenset({*range(0x10, 0x28, 4), 0x30, 0x38})
 """Dwords that may place a window: base address registers and expansion ROM of every header type."""
 
+DWORDS = 64
+"""Of one function: an access goes no further."""
+
 MASKS = tuple(sum(0xFF << 8 * lane for lane in range(4) if not enables >> lane & 1) for enables in range(16))
 """Bits of a dword whose byte lanes C/BE# enables, by C/BE#."""
 

@@ -15,6 +15,7 @@ from pcitrace.decode import progress, to_arrow
 from pcitrace.errors import DecodeError
 from pcitrace.instrument.accesses import Accesses
 from pcitrace.instrument.causes import Cause, Look
+from pcitrace.instrument.configspace import DWORDS
 from pcitrace.instrument.exceptions import excepted
 from pcitrace.instrument.judging import judging, no_grants, not_kept
 from pcitrace.instrument.names import Names
@@ -308,6 +309,7 @@ class _Pass:
             [self._bus.spec],
             columns,
             self.has_address,
+            most_phases=DWORDS,
             rules=rules,
             keep_violations=True,
             every=every,

@@ -27,6 +27,9 @@ __all__ = ["Layer", "Settings", "lines"]
 _LAST = 2**64 - 1
 """Beyond the number of any transaction."""
 
+_PHASES = 4096
+"""Data phases of one transaction that a line may tell of; it shows four."""
+
 
 class Layer(StrEnum):
     """What one line is."""
@@ -124,7 +127,11 @@ def lines(buses: Sequence[Bus], settings: Settings | None = None, choice: Choice
         yield b"".join(one.causes(listing) for one in judged)
     columns = _kernel.Listing.columns()
     choice = choice or Choice()
-    every = parts(buses, columns, choice=choice, data_phases=has_data, rules=rules, bus_mhz=bus_mhz, whole=True)
+    most_phases = None if settings.all_data or settings.layer == Layer.DATA else _PHASES
+    every = parts(
+        buses, columns, choice=choice, data_phases=has_data, rules=rules, bus_mhz=bus_mhz, whole=True,
+        most_phases=most_phases,
+    )  # fmt: skip
     for whole in every:
         part = whole if exceptions is None else exceptions.out_of(whole)
         wanted = choice.wanted(part)

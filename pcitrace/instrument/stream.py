@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from pcitrace import _kernel, schema
 from pcitrace.errors import WiringError
+from pcitrace.instrument.configspace import DWORDS
 from pcitrace.schema import Column, Table
 
 if TYPE_CHECKING:
@@ -127,6 +128,7 @@ def parts(
     rules: Sequence[str] | None = None,
     bus_mhz: Sequence[int | None] | None = None,
     whole: bool = False,
+    most_phases: int | None = None,
 ) -> Iterator[_kernel.Part]:
     """Decode some buses of one capture and give their transactions in parts.
 
@@ -147,6 +149,8 @@ def parts(
         33 or 66, of each bus: whose limits CLK has to keep.
     whole : bool
         Leave it to the caller to choose: the parts have all transactions, and the columns that `choice` needs.
+    most_phases : int, optional
+        No more data phases of each transaction: one may go on and on.
 
     Raises
     ------
@@ -161,7 +165,11 @@ def parts(
     wanted = None if columns is None else [*columns, *(name for name in choice.columns if name not in columns)]
     specs = [bus.spec for bus in buses]
     judging = {} if rules is None else {"rules": list(rules), "bus_mhz": bus_mhz, "events": True}
-    for part in capture.decoder.parts(specs, wanted, data_phases or choice.needs_data, **judging):
+    if not data_phases:
+        # Targets are named by what configuration accesses moved.
+        most_phases = DWORDS
+    has_data = data_phases or choice.needs_data
+    for part in capture.decoder.parts(specs, wanted, has_data, most_phases=most_phases, **judging):
         chosen = part if whole else choice.of(part)
         if len(chosen) or len(part) == 0:
             yield chosen

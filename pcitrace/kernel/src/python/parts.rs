@@ -306,7 +306,7 @@ impl Writer {
 #[pyfunction]
 #[pyo3(name = "parts")]
 #[pyo3(signature = (capture, buses, *, rate_hz = None, clock_mhz = None, recover_clock = false, columns = None,
-                    data_phases = false, events = false, rules = None, keep_violations = false, every = None,
+                    data_phases = false, most_phases = None, events = false, rules = None, keep_violations = false, every = None,
                     bus_mhz = None, parameters = None, problems = true, until = None, clocks = None, threads = 0))]
 #[allow(clippy::too_many_arguments)]
 fn start(
@@ -318,6 +318,7 @@ fn start(
     recover_clock: bool,
     columns: Option<Vec<String>>,
     data_phases: bool,
+    most_phases: Option<u64>,
     events: bool,
     rules: Option<Vec<String>>,
     keep_violations: bool,
@@ -335,6 +336,7 @@ fn start(
         clock_mhz,
         recover_clock,
         data_phases,
+        most_phases,
         events,
         rules,
         keep_violations,

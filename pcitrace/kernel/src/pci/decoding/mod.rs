@@ -33,6 +33,8 @@ pub struct Options {
     pub clock_mhz: Option<f64>,
     pub recover_clock: bool,
     pub data_phases: bool,
+    /// In parts no more of one transaction than this, where it may go on and on; None for all.
+    pub most_phases: Option<u64>,
     /// Note where INTA# to INTD# and LOCK# change.
     pub events: bool,
     /// Length of the windows of the accounting; None for one over the whole capture.

@@ -37,7 +37,7 @@ const AFTERWARDS: u64 = 2;
 /// Parts that may wait to be taken.
 const WAITING: usize = 4;
 
-/// Some transactions with all their data phases, and the problems that were found until then.
+/// Some transactions with all their data phases, or the first ones, and the problems that were found until then.
 ///
 /// A problem comes with its transaction; one of none comes before the transaction that follows it, or with that.
 #[derive(Debug, Clone)]
@@ -149,6 +149,8 @@ struct Queue {
     /// So many of them are in parts already.
     taken: usize,
     data_phases: VecDeque<DataPhase>,
+    /// Of which transaction the last data phase was, and how many of it have come.
+    last_phase: (u64, u64),
     problems: Problems,
     /// Broken rules of which it is not known yet in which transaction they lie.
     violations: VecDeque<Violation>,
@@ -181,13 +183,25 @@ impl Queue {
         (self.taken < self.transactions.len()).then(|| self.transactions.get(self.taken).start)
     }
 
-    /// How many of the next transactions, and of data phases where these are wanted, start before a stamp and have come
-    /// whole; so many at most.
-    fn ready(&self, before: u64, most: usize, with_phases: bool) -> (usize, usize) {
+    /// Takes in data phases that a decoder found later, no more than so many of each transaction.
+    fn add_phases(&mut self, more: Phases, most: u64) {
+        for phase in more.into_rows() {
+            let (last, count) = self.last_phase;
+            let nth = if phase.transaction == last { count } else { 0 };
+            self.last_phase = (phase.transaction, nth + 1);
+            if nth < most {
+                self.data_phases.push_back(phase);
+            }
+        }
+    }
+
+    /// How many of the next transactions, and of data phases of which so many of each are wanted, start before a stamp and have
+    /// come whole; so many at most.
+    fn ready(&self, before: u64, most: usize, phases_of_each: u64) -> (usize, usize) {
         let rows = self.taken..self.transactions.len().min(self.taken + most);
         let (mut count, mut phases) = (0, 0);
         for next in rows.map(|nth| self.transactions.get(nth)) {
-            let whole = phases + if with_phases { next.data_phases as usize } else { 0 };
+            let whole = phases + next.data_phases.min(phases_of_each) as usize;
             if next.start >= before || whole > self.data_phases.len() && self.reached != u64::MAX {
                 break;
             }
@@ -297,7 +311,8 @@ struct PartSink {
     sender: SyncSender<Message>,
     transaction_columns: Arc<Columns<Transaction>>,
     data_phase_columns: Arc<Columns<DataPhase>>,
-    with_phases: bool,
+    /// So many data phases of each transaction are wanted.
+    most_phases: u64,
     with_rules: bool,
     with_problems: bool,
     buses: Vec<BusTables>,
@@ -321,7 +336,7 @@ impl PartSink {
             sender,
             transaction_columns: Arc::new(tables::transactions(wanted)?),
             data_phase_columns: Arc::new(tables::data_phases()),
-            with_phases: options.data_phases,
+            most_phases: if options.data_phases { options.most_phases.unwrap_or(u64::MAX) } else { 0 },
             with_rules: options.rules.is_some() && !options.keep_violations,
             with_problems: !options.forget_problems,
             buses: Vec::new(),
@@ -347,7 +362,7 @@ impl PartSink {
             let others = fronts.filter(|&(_, other)| other != bus);
             let before = others.map(|(start, other)| start + u64::from(bus < other)).fold(limit, u64::min);
             let (count, phases) =
-                self.queues[bus].ready(before, ROWS.saturating_sub(self.transactions.len()), self.with_phases);
+                self.queues[bus].ready(before, ROWS.saturating_sub(self.transactions.len()), self.most_phases);
             if count == 0 {
                 return Ok(());
             }
@@ -372,7 +387,7 @@ impl PartSink {
             queue.number += 1;
             queue.over = row.start_clk + row.clocks + AFTERWARDS;
             self.broken += queue.tell_violations(row.start_clk + row.clocks + 1);
-            end = most.min(end + row.data_phases as usize);
+            end = most.min(end + row.data_phases.min(self.most_phases) as usize);
             self.phase_ends.push(end);
         }
         // What is said of the last one behind its end goes with it, as far as it is known where the next one begins.
@@ -508,9 +523,7 @@ impl Sink for PartSink {
             });
         }
         queue.add(rows.transactions);
-        if self.with_phases {
-            queue.data_phases.extend(rows.data_phases.into_rows());
-        }
+        queue.add_phases(rows.data_phases, self.most_phases);
         Ok(())
     }
 

@@ -299,7 +299,7 @@ impl<'a> Line<'a> {
                 writer.data(phase, each);
             }
             if self.data.len() > shown && shown > 0 {
-                writer.formatted(Style::Plain, format_args!(" and {} more", self.data.len() - shown));
+                writer.formatted(Style::Plain, format_args!(" and {} more", self.phases - shown as u64));
             }
             self.in_words(place, writer);
         }
