@@ -8,7 +8,8 @@ PCI-to-CardBus bridges (header type 2).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
 
 __all__ = [
     "BRIDGE",
@@ -130,8 +131,7 @@ MASKS = tuple(sum(0xFF << 8 * lane for lane in range(4) if not enables >> lane &
 """Bits of a dword whose byte lanes C/BE# enables, by C/BE#."""
 
 
-@dataclass(frozen=True, order=True)
-class Place:
+class Place(NamedTuple):
     """Where a configuration access leads.
 
     Attributes
@@ -148,6 +148,7 @@ class Place:
     function: int
 
     @classmethod
+    @lru_cache(maxsize=4096)
     def of(cls, address: int) -> Place | None:
         """Place that an address means; None for a reserved type, or if no line carries IDSEL."""
         function = address >> 8 & 7

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pcitrace.instrument.configspace import (
     CAPABILITIES,
@@ -42,8 +42,7 @@ _IO_SPACE = 1 << 16
 _SETTABLE = {_COMMAND: 0xFFFF, _HEADER: 0xFFFF, _INTERRUPT: 0xFF}
 
 
-@dataclass(frozen=True)
-class ConfigAccess:
+class ConfigAccess(NamedTuple):
     """One dword that a configuration access moved.
 
     Attributes
@@ -279,9 +278,10 @@ class Device:
                 held[offsets[bar.index] + 4] = base >> 32
         return held
 
-    def see(self, access: ConfigAccess) -> None:
-        """Take note of an access."""
+    def see(self, access: ConfigAccess) -> bool:
+        """Take note of an access; return whether it may have changed its name, or where its windows are."""
         register = self._registers.setdefault(access.offset, _Register())
+        before = self._telling(register, access.offset)
         if access.place.bus is None:
             self.selects &= access.select
         if access.offset == _COMMAND:
@@ -300,6 +300,13 @@ class Device:
         index = bars_of(self.header_type).get(access.offset)
         if index is not None:
             self._see_bar(register, access, 0x7FF if index == _ROM else 0xF)
+        return before != self._telling(register, access.offset)
+
+    def _telling(self, register: _Register, offset: int) -> tuple[object, ...]:
+        """What a register says of the name, and of windows."""
+        identity = (register.read, register.read_known) if offset in IDENTITY else None
+        window = (register.base, register.base_transaction, register.size_read, register.type_read)
+        return self.selects, identity, window
 
     def _see_bar(self, register: _Register, access: ConfigAccess, low: int) -> None:
         """All ones written ask for the size; what is read then says it, and is not where the window is."""
@@ -402,19 +409,21 @@ class ConfigurationSpace:
         self._devices: dict[Place, Device] = {}
         self._numbers: dict[str, int] = {}
 
-    def see(self, seen: Iterable[ConfigAccess]) -> None:
-        """Take note of accesses, in order of time."""
+    def see(self, seen: Iterable[ConfigAccess]) -> bool:
+        """Take note of accesses, in order of time; return whether one may have changed a name, or where windows are."""
+        changed = False
         for access in seen:
             device = self._devices.get(access.place)
             if device is None:
                 device = self._devices[access.place] = Device(access.place)
-            device.see(access)
+            changed = device.see(access) or changed
             if device.short is None and (code := device.class_code) is not None:
                 stem = CLASSES.get(code >> 8)
                 if stem is not None:
                     number = self._numbers.get(stem, 0)
                     self._numbers[stem] = number + 1
                     device.short = f"{stem}{number}"
+        return changed
 
     @property
     def devices(self) -> list[Device]:

@@ -272,10 +272,14 @@ def judge(
     return Judged(violations, told["counts"], Look(**told), causes, _unit_ns(bus.capture.tick_s, bus.capture.rate_hz))
 
 
-class _Pass:
-    """Goes through a capture in parts, none of which is kept, and once more for who is who where rules were broken.
+_KEPT = 1 << 21
+"""Transactions of which some columns are kept, 80 MB at most, so that the capture need not be read twice."""
 
-    Of a pipe, which gives its samples once, some columns are kept for that.
+
+class _Pass:
+    """Goes through a capture in parts, and once more for who is who where rules were broken.
+
+    Some columns of a part are kept for that: of few transactions, and of a pipe, which gives its samples once.
 
     Attributes
     ----------
@@ -290,7 +294,7 @@ class _Pass:
     def __init__(self, bus: Bus, names: Names) -> None:
         self._bus = bus
         self._decoder = bus.capture.decoder
-        self._kept: list[pa.Table] | None = [] if self._decoder.together else None
+        self._kept: list[pa.Table] | None = []
         self.names = names
         self.accesses = Accesses()
         self.placed_us: dict[int, float] = {}
@@ -318,6 +322,7 @@ class _Pass:
             problems=False,
         )
         end_us = (self._bus.capture.duration_s or 0.0) * 1e6
+        count = 0
         with progress(f"check {self._decoder.path.name}") as report:
             for part in parts:
                 rows = to_arrow(part.transactions)
@@ -329,8 +334,11 @@ class _Pass:
                     first = integers(rows, "transaction")[0]
                     for access in self.names.place(rows, to_arrow(part.data_phases)):
                         self.placed_us[access.transaction] = float(start_us[access.transaction - first])
+                count += rows.num_rows
+                if count > _KEPT and not self._decoder.together:
+                    self._kept = None
                 if self._kept is not None:
-                    self._kept.append(rows.select(_ROW))
+                    self._kept.append(_alone(rows))
         [decoded] = parts.decoded()
         return decoded
 
@@ -367,6 +375,12 @@ class _Pass:
         for part in self._decoder.parts([self._bus.spec], _ROW, problems=False):
             if len(part):
                 yield to_arrow(part.transactions)
+
+
+def _alone(rows: pa.Table) -> pa.Table:
+    """What is looked at of transactions, in memory of its own: all columns of a part lie in one piece."""
+    few = rows.select(_ROW).take(pa.array(np.arange(rows.num_rows)))
+    return few.set_column(few.column_names.index("initiator"), "initiator", few["initiator"].dictionary_encode())
 
 
 def _holders(clk: Integers, start: Integers, clocks: Integers) -> Integers:

@@ -93,6 +93,8 @@ class Names:
         # Those that are nowhere else yet: base, space and the transaction that placed them -> index.
         self._current: dict[tuple[int, str, int], int] = {}
         self._claimed: dict[Place, dict[tuple[Place, str], Window]] = {}
+        # Devices whose windows or names may be others than `_claimed` says.
+        self._changed: set[Place] = set()
         self._stated = dict(grants or {})
         self._host: dict[str, int] = {}
         # By device and GNT#: how often it was the next one after a write, and how often it accessed the device itself.
@@ -128,8 +130,10 @@ class Names:
 
     def see(self, access: ConfigAccess) -> None:
         """Learn from one dword that a configuration access moved."""
-        self.space.see([access])
-        if access.offset in WINDOWS or access.offset in IDENTITY:
+        if self.space.see([access]):
+            self._changed.add(access.place)
+        if access.place in self._changed and (access.offset in WINDOWS or access.offset in IDENTITY):
+            self._changed.remove(access.place)
             self._place(access.place, access.transaction)
 
     def _place(self, place: Place, now: int) -> None:
@@ -161,12 +165,13 @@ class Names:
         device = self.space.device(place)
         if device is None or not device.is_there:
             return claimed
+        name = device.name
         for bar in device.bars:
             if bar.base is not None and bar.kind is not None:
                 space = "io" if bar.kind == "io" else "memory"
                 size = bar.bytes or min(bar.base & -bar.base, _LARGEST_GUESSED[space])
                 known = bar.bytes is not None
-                claimed[place, bar.name] = Window(device.name, bar.name, bar.base, size, known, space, bar.transaction)
+                claimed[place, bar.name] = Window(name, bar.name, bar.base, size, known, space, bar.transaction)
         return claimed
 
     @staticmethod

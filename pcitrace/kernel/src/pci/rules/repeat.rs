@@ -28,8 +28,33 @@ const REMEMBERED: usize = 64;
 pub struct Repeats {
     current: Option<Access>,
     retried: Vec<Access>,
+    /// Where each of them is: these are looked through at every transaction.
+    addresses: Vec<u64>,
     /// Transactions begun by each agent.
     begun: [u64; AGENTS],
+}
+
+impl Repeats {
+    fn remember(&mut self, access: Access) {
+        if self.retried.len() == REMEMBERED {
+            self.retried.remove(0);
+            self.addresses.remove(0);
+        }
+        self.retried.push(access);
+        self.addresses.push(access.address);
+    }
+
+    /// Takes out the oldest one that is the same access.
+    fn take(&mut self, access: &Access) -> Option<Access> {
+        if !self.addresses.contains(&access.address) {
+            return None;
+        }
+        let same =
+            |other: &Access| (other.owner, other.address, other.write) == (access.owner, access.address, access.write);
+        let at = self.retried.iter().position(same)?;
+        self.addresses.remove(at);
+        Some(self.retried.remove(at))
+    }
 }
 
 impl Rules {
@@ -60,10 +85,7 @@ impl Rules {
             if is(retry)
                 && let Some(access) = self.repeat.current.filter(|access| access.first.is_some())
             {
-                if self.repeat.retried.len() == REMEMBERED {
-                    self.repeat.retried.remove(0);
-                }
-                self.repeat.retried.push(access);
+                self.repeat.remember(access);
             }
         }
     }
@@ -90,7 +112,7 @@ impl Rules {
     fn unlike<B: Backend>(&mut self, stretch: &Stretch<B>, words: &Words, clock: u32) -> u64 {
         let high = self.upper_first_phase(stretch, words, clock);
         let unknown = (words[line::CBE_UNKNOWN] | words[line::AD_UNKNOWN]) >> clock & 1 != 0;
-        let Some(access) = self.repeat.current.as_mut() else { return 0 };
+        let Some(mut access) = self.repeat.current else { return 0 };
         let known = !words[line::CBE_UNKNOWN] >> clock & 1 != 0 && !(access.write && unknown);
         if let Some(ad) = self.layout.ad.as_ref().filter(|_| known) {
             let enables = Self::enables(words, clock) as u8;
@@ -99,10 +121,8 @@ impl Rules {
             access.first = Some((enables, data));
             access.first_high = high.map(|(enables, data)| (enables, if access.write { data } else { 0 }));
         }
-        let same =
-            |other: &Access| (other.owner, other.address, other.write) == (access.owner, access.address, access.write);
-        let Some(at) = self.repeat.retried.iter().position(same) else { return 0 };
-        let before = self.repeat.retried.remove(at);
+        self.repeat.current = Some(access);
+        let Some(before) = self.repeat.take(&access) else { return 0 };
         let soon = access.number - before.number <= self.parameters.repeat_within;
         let (Some(was), Some(is)) = (before.first.filter(|_| soon), access.first) else { return 0 };
         let mut changed = u64::from(before.command != access.command);
