@@ -444,6 +444,20 @@ impl Engine for Portable {
     }
 }
 
+/// Calls a function of this module that is compiled for the processor's instructions, here within [`Avx2`].
+#[cfg(target_arch = "x86_64")]
+macro_rules! behind_a_call {
+    ($name:ident($($argument:ident: $of:ty),*) -> $result:ty) => {{
+        #[target_feature(enable = "avx2,bmi1,bmi2,popcnt,lzcnt")]
+        #[inline(never)]
+        unsafe fn called<const UNIT: usize, const DATA: bool>($($argument: $of),*) -> $result {
+            // Safety: this function has the features, and all else is as the caller says.
+            unsafe { $name::<Avx2<UNIT, DATA>>($($argument),*) }
+        }
+        unsafe { called::<UNIT, DATA>($($argument),*) }
+    }};
+}
+
 #[cfg(target_arch = "x86_64")]
 impl<const UNIT: usize, const DATA: bool> Engine for Avx2<UNIT, DATA> {
     #[inline(always)]
@@ -462,47 +476,17 @@ impl<const UNIT: usize, const DATA: bool> Engine for Avx2<UNIT, DATA> {
 
     #[inline(always)]
     unsafe fn stretch(decoder: &mut Decoder, span: &Span, next: usize, whole: usize, before: &[u8]) -> usize {
-        #[target_feature(enable = "avx2,bmi1,bmi2,popcnt,lzcnt")]
-        #[inline(never)]
-        fn called<const UNIT: usize, const DATA: bool>(
-            decoder: &mut Decoder,
-            span: &Span,
-            next: usize,
-            whole: usize,
-            before: &[u8],
-        ) -> usize {
-            // Safety: this function has the features, and the caller of the outer one gives samples of the span.
-            unsafe { stretch::<Avx2<UNIT, DATA>>(decoder, span, next, whole, before) }
-        }
-        unsafe { called::<UNIT, DATA>(decoder, span, next, whole, before) }
+        behind_a_call!(stretch(decoder: &mut Decoder, span: &Span, next: usize, whole: usize, before: &[u8]) -> usize)
     }
 
     #[inline(always)]
     unsafe fn sparse(decoder: &mut Decoder, span: &Span, next: usize, whole: usize, before: &[u8]) -> usize {
-        #[target_feature(enable = "avx2,bmi1,bmi2,popcnt,lzcnt")]
-        #[inline(never)]
-        fn called<const UNIT: usize, const DATA: bool>(
-            decoder: &mut Decoder,
-            span: &Span,
-            next: usize,
-            whole: usize,
-            before: &[u8],
-        ) -> usize {
-            // Safety: this function has the features, and the caller of the outer one gives samples of the span.
-            unsafe { sparse::<Avx2<UNIT, DATA>>(decoder, span, next, whole, before) }
-        }
-        unsafe { called::<UNIT, DATA>(decoder, span, next, whole, before) }
+        behind_a_call!(sparse(decoder: &mut Decoder, span: &Span, next: usize, whole: usize, before: &[u8]) -> usize)
     }
 
     #[inline(always)]
     unsafe fn give(decoder: &mut Decoder, dense: &mut Dense, all: bool) {
-        #[target_feature(enable = "avx2,bmi1,bmi2,popcnt,lzcnt")]
-        #[inline(never)]
-        fn called<const UNIT: usize, const DATA: bool>(decoder: &mut Decoder, dense: &mut Dense, all: bool) {
-            // Safety: this function has the features.
-            unsafe { give::<Avx2<UNIT, DATA>>(decoder, dense, all) }
-        }
-        unsafe { called::<UNIT, DATA>(decoder, dense, all) }
+        behind_a_call!(give(decoder: &mut Decoder, dense: &mut Dense, all: bool) -> ())
     }
 
     #[inline(always)]

@@ -241,18 +241,78 @@ pub unsafe fn unchanged(
 ) -> (usize, u64) {
     unsafe {
         match unit {
-            1 => unchanged_of::<1>(data, blocks, watched, counted),
-            2 => unchanged_of::<2>(data, blocks, watched, counted),
+            1 => like_first::<1>(data, blocks, watched.first(), counted.first()),
+            2 => like_first::<2>(data, blocks, watched.first(), counted.first()),
             3 => unchanged_of::<3>(data, blocks, watched, counted),
-            4 => unchanged_of::<4>(data, blocks, watched, counted),
+            4 => like_first::<4>(data, blocks, watched.first(), counted.first()),
             5 => unchanged_of::<5>(data, blocks, watched, counted),
             6 => unchanged_of::<6>(data, blocks, watched, counted),
             7 => unchanged_of::<7>(data, blocks, watched, counted),
-            _ => unchanged_of::<8>(data, blocks, watched, counted),
+            _ => like_first::<8>(data, blocks, watched.first(), counted.first()),
         }
     }
 }
 
+/// Of samples whose size divides that of a vector: each is compared with the first one, so that it is read once.
+#[target_feature(enable = "avx512f,avx512bw,popcnt,bmi1")]
+unsafe fn like_first<const UNIT: usize>(data: *const u8, blocks: usize, watched: u64, counted: u64) -> (usize, u64) {
+    let lanes = 64 / UNIT;
+    let mask = |bits: u64| _mm512_set1_epi64(bits as i64);
+    let (watched, counted) = (mask(watched), mask(counted));
+    // Safety: the samples are there, and one behind.
+    unsafe {
+        let first = repeated::<UNIT>(data);
+        // The counted bit of the sample before.
+        let mut before = any::<UNIT>(first, counted) & 1;
+        let mut count = 0;
+        for block in 0..blocks {
+            let start = data.add(64 * UNIT * block);
+            let (mut differ, mut high) = (_mm512_setzero_si512(), 0);
+            for nth in 0..UNIT {
+                _mm_prefetch::<_MM_HINT_T0>(start.wrapping_add(AHEAD + 64 * nth).cast());
+                let samples = _mm512_loadu_si512(start.add(64 * nth).cast());
+                differ = _mm512_or_si512(differ, _mm512_xor_si512(samples, first));
+                high |= any::<UNIT>(samples, counted) << (nth * lanes);
+            }
+            let ticks = high ^ (high << 1 | before);
+            if _mm512_test_epi8_mask(differ, watched) != 0 {
+                let mut others = 0;
+                for nth in 0..UNIT {
+                    let samples = _mm512_loadu_si512(start.add(64 * nth).cast());
+                    others |= any::<UNIT>(_mm512_xor_si512(samples, first), watched) << (nth * lanes);
+                }
+                let other = others.trailing_zeros();
+                return (64 * block + other as usize - 1, count + u64::from((ticks & below(other)).count_ones()));
+            }
+            count += u64::from(ticks.count_ones());
+            before = high >> 63;
+        }
+        let behind = repeated::<UNIT>(data.add(64 * UNIT * blocks));
+        if any::<UNIT>(_mm512_xor_si512(behind, first), watched) != 0 {
+            return (64 * blocks - 1, count);
+        }
+        (64 * blocks, count + (any::<UNIT>(behind, counted) & 1 ^ before))
+    }
+}
+
+/// A sample, as often as a vector holds it.
+///
+/// # Safety
+/// It is there.
+#[target_feature(enable = "avx512f,avx512bw")]
+unsafe fn repeated<const UNIT: usize>(at: *const u8) -> __m512i {
+    // Safety: as the caller says.
+    unsafe {
+        match UNIT {
+            1 => _mm512_set1_epi8(at.cast::<i8>().read()),
+            2 => _mm512_set1_epi16(at.cast::<i16>().read_unaligned()),
+            4 => _mm512_set1_epi32(at.cast::<i32>().read_unaligned()),
+            _ => _mm512_set1_epi64(at.cast::<i64>().read_unaligned()),
+        }
+    }
+}
+
+/// The same of others: each sample is compared with the one before it.
 #[target_feature(enable = "avx512f,avx512bw,popcnt,bmi1")]
 unsafe fn unchanged_of<const UNIT: usize>(
     data: *const u8,
@@ -390,14 +450,20 @@ unsafe fn take<const UNIT: usize>(
                 to = to.add(UNIT * which.count_ones() as usize);
             }
             put_stamps(clocks, stamp, stamps);
-            taken.add(clocks.count_ones(), _pext_u64(changed, clocks), changed != 0);
+            if taken_enough(taken, clocks, changed) {
+                return block;
+            }
         }
         stamp += 64;
-        if taken.is_full() || taken.is_still() {
-            return block;
-        }
     }
     blocks
+}
+
+/// Adds the clocks that were put there out of a block, before some of whose samples a line `changed`; whether these are enough.
+#[target_feature(enable = "popcnt,bmi2")]
+fn taken_enough(taken: &mut Taken, clocks: u64, changed: u64) -> bool {
+    taken.add(clocks.count_ones(), _pext_u64(changed, clocks), changed != 0);
+    taken.is_full() || taken.is_still()
 }
 
 /// The same of samples whose size does not divide that of a vector: each byte with CLK or a line that is watched is picked out of
@@ -463,12 +529,11 @@ unsafe fn take_packed<const UNIT: usize>(
             }
             from = from.add(64 * UNIT);
             put_stamps(clocks, stamp, stamps);
-            taken.add(clocks.count_ones(), _pext_u64(changed, clocks), changed != 0);
+            if taken_enough(taken, clocks, changed) {
+                return block;
+            }
         }
         stamp += 64;
-        if taken.is_full() || taken.is_still() {
-            return block;
-        }
     }
     blocks
 }
