@@ -89,11 +89,16 @@ HALVES, TURNS, TINY = 8, 3, 400
 where more was seen, few pieces do not make themselves likely. On the host of which `by_halves` speaks two of eight
 found the truth; on one whose frames overlap and are cut anywhere the first eight found nothing, the second 17 nats."""
 
-WIDE, SURELY, SMALL = 256, 1024, 800
-"""States an item where little is known yet, and where margins count; and the pieces up to which so many are kept.
+WIDE, SURELY = 256, 1024
+"""States an item where little is known yet, and where margins count; so many where pieces are few.
 
 No margin is told beyond the best state that was left out. With 256 those of a whole host stopped at 10.7 nats
 (`cardbench`, batched-status 1249, control lines alone) that are 13.8; with 3,000 they were the same as with 1,024."""
+
+SMALL = 2500
+"""Pieces up to which there is time for everything: a second for each hundred or two. Of a card that cuts its bursts at
+lines, 60 frames are as many; with 800 a reading of 1,093 pieces (a card of another maker, cacheline, 16 channels) was
+280 nats dearer than the truth, with one in which each frame began at a later line."""
 
 WIDEST, FORCED = 1536, 48
 """States an item where fewer lost the way, and where the labels are given. Many are needed where sends and receives
