@@ -209,6 +209,8 @@ class Track:
     places: Costs
     singles: bool = False
     """Whether the last units of segments come one by one: then what is before them has the size that is left."""
+    parted: bool = False
+    """Whether a segment goes on behind these, in another buffer."""
     claims: Costs = field(default_factory=lambda: np.zeros(0, np.float32))
     """Lags as shares of bins, where `lag` has them in time."""
 

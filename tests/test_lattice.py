@@ -91,6 +91,7 @@ def problem(seed: int, items: int = ITEMS, each: int = 2) -> Problem:
             cost(8),
             cost(3),
             singles=seed % 3 == track,
+            parted=seed % 2 == 1,
         )
         for track in range(2)
     )
@@ -132,7 +133,7 @@ def slow_size(costs: Track, apart: float, cut: bool, before: int, so_far: int, u
         if before > 1 and units <= 1:
             return float(costs.middle[0][1])
         if before <= 1 and units > 1:
-            return float(costs.middle[0][size]) + apart
+            return float(costs.middle[0][size]) + (0.0 if costs.parted else apart)
     return float(costs.middle[1 if cut else 2 if so_far == before else 0][size])
 
 

@@ -817,18 +817,24 @@ def test_that_frames_are_longer_than_their_layout_is_never_learned_to_be_usual()
     assert fits.tracks[SEND].excess[0][costs.EXCESS_BELOW] < 0.5
 
 
-@pytest.mark.parametrize(("header", "singles"), [(0, True), (3, True), (4, False)])
-def test_single_words_before_a_larger_piece_are_a_header_if_they_hold_one(header: int, singles: bool) -> None:
-    """Four of four bytes do. Then larger pieces come behind single words, and no size is what is left of a frame."""
+@pytest.mark.parametrize(("first", "parted"), [([], False), ([1] * 3, False), ([1] * 4, True), ([12, 1, 1], True)])
+def test_single_words_before_a_larger_piece_are_a_header_if_they_hold_one(first: list[int], parted: bool) -> None:
+    """Four of four bytes do, or the last two of 14. Then larger pieces come behind single words."""
     larger = [24, 31, 18, 44, 52, 9, 61, 35]
-    size = np.array([one for many in larger for one in (*[1] * header, many, 1)])
-    begins, ends = (np.arange(len(size)) % (header + 2) == at for at in (0, header + 1))
+    size = np.array([one for many in larger for one in (*first, many, 1)])
+    many = len(first) + 2
+    begins, ends = (np.arange(len(size)) % many == at for at in (0, many - 1))
     cut = np.zeros(len(size), dtype=bool)
     told = costs._one_by_one(size, cut, (begins, ends), costs.first(size, 64, 4))
-    assert (told is not None) == singles
-    # Of eight bytes two do.
-    told = costs._one_by_one(size, cut, (begins, ends), costs.first(size, 64, 8))
-    assert (told is not None) == (header < 2)
+    assert told is not None
+    sizes, goes_on = told
+    assert goes_on == parted
+    # What is left of a buffer teaches nothing of either.
+    assert (sizes == 1).all()
+    if len(first) == 4:
+        # Of eight bytes two do.
+        told = costs._one_by_one(size, cut, (begins, ends), costs.first(size, 64, 8))
+        assert told is not None and told[1]
 
 
 @pytest.mark.parametrize(
@@ -846,7 +852,7 @@ def test_what_is_before_single_words_has_the_size_that_is_left(larger: list[int]
     cut = np.zeros(len(size), dtype=bool)
     told = costs._one_by_one(size, cut, (begins, ends), costs.first(size, 64, 4))
     assert (told is not None) == singles
-    assert told is None or told.tolist() == [1] * len(size)
+    assert told is None or (told[0].tolist() == [1] * len(size) and not told[1])
     # What is written behind a received frame is its status.
     us, number = np.arange(len(size)) * 1.0, np.cumsum(begins) - 1
     lone = np.full(len(size), -1)

@@ -289,8 +289,9 @@ def _track(number: int, seen: _Seen, goals: Goals, start: Table, usual: Costs) -
     excess[:, :EXCESS_BELOW] = np.maximum(excess[:, :EXCESS_BELOW], prior.excess[:, :EXCESS_BELOW])
     # Nor that one is longer, unless something cut it: a layout says how long frames are.
     excess[0, EXCESS_BELOW + 1 :] = np.maximum(excess[0, EXCESS_BELOW + 1 :], MISFIT)
-    single = _one_by_one(size, cut, (begins, ends), start) if number == SEND else None
-    sizes, heads = (size, begins) if single is None else (single, np.zeros(len(size), dtype=bool))
+    one_by_one = _one_by_one(size, cut, (begins, ends), start) if number == SEND else None
+    sizes, parted = one_by_one or (size, False)
+    heads = begins & (one_by_one is None)
     return Track(
         goes_on=densities(gap[~between], after_cut[~between], prior.goes_on),
         resumes=_relative(densities(gap[between], after_cut[between], prior.resumes)),
@@ -300,37 +301,44 @@ def _track(number: int, seen: _Seen, goals: Goals, start: Table, usual: Costs) -
         excess=excess,
         excess_zero=EXCESS_BELOW,
         middle=_before_last(sizes[~ends], cut[~ends], heads[~ends], prior.middle, seen.learner),
-        singles=single is not None,
+        singles=one_by_one is not None,
+        parted=parted,
         unclaimed=density(np.minimum(whole.units[target < 0], SIZES - 1), prior.unclaimed, smooth=False),
         places=density(_places(sequence, rows[later - 1], rows[later], start), prior.places, smooth=False),
     )
 
 
-def _one_by_one(size: Integers, cut: Booleans, edges: tuple[Booleans, Booleans], start: Table) -> Integers | None:
-    """Return the sizes that tell of a card that reads the last units of its frames one by one; None if it does not.
+def _one_by_one(
+    size: Integers, cut: Booleans, edges: tuple[Booleans, Booleans], start: Table
+) -> tuple[Integers, bool] | None:
+    """Return the sizes that tell of a card that reads the last units of its frames one by one, and whether these go on
+    behind single ones; None if it does not.
 
     What is before single ones has the size that is left: where it differs with each length it teaches nothing and costs
     much. On a host whose frames had all lengths (`cardbench`, ring 1183) a descriptor was taken for the beginning of
-    each, and its data for the next one's. Nothing larger comes behind single ones, then; but where these mostly hold
-    a header, it lies in a buffer of its own. Where all such sizes are alike they tell as much as the single ones do;
-    and where few frames end like that, one that does was cut there by chance. A single unit that is written behind a
-    received frame is its status.
+    each, and its data for the next one's. Nothing larger comes behind single ones, then; but where what ends in them
+    mostly holds a header, it lies in a buffer of its own. Where all such sizes are alike they tell as much as the
+    single ones do; and where few frames end like that, one that does was cut there by chance. A single unit that is
+    written behind a received frame is its status.
     """
     (begins, ends), unit, prior = edges, start.unit, start.tracks[SEND].middle
     head = np.flatnonzero(begins)
     tail = np.append(head[1:], len(size))[: len(head)] - 1
     before = np.maximum.accumulate(np.where(size > 1, np.arange(len(size)), -1))[tail]
     left = before[(before >= head) & (before < tail) & ~cut[before]]
-    large = np.append(np.flatnonzero(size > 1), len(size))
-    leading = large[np.searchsorted(large, head)] - head
-    parted = (leading * unit >= HEADER_BYTES) & (leading <= tail - head)
-    if 2 * len(left) <= np.count_nonzero(tail > head) or 2 * np.count_nonzero(parted) > len(left):
+    if 2 * len(left) <= np.count_nonzero(tail > head):
         return None
+    goes_on = ~cut[:-1] & ~begins[1:]
+    larger = np.flatnonzero((size[:-1] == 1) & (size[1:] > 1) & goes_on) + 1
+    buffer = np.append(larger, len(size))[np.searchsorted(larger, head)]
+    units = np.append(0, np.cumsum(size))
+    headers = np.count_nonzero((buffer <= tail) & (unit * (units[buffer] - units[head]) >= HEADER_BYTES))
+    parted = 2 * headers > len(left)
     single = size.copy()
-    single[left] = 1
+    single[np.flatnonzero((size[:-1] > 1) & (size[1:] == 1) & goes_on) if parted else left] = 1
     row = cut[~ends].astype(np.int64)
     plainly, singly = (_nats(one[~ends], row, prior) for one in (size, single))
-    return single if singly < plainly else None
+    return (single, parted) if singly < plainly else None
 
 
 def _before_last(sizes: Integers, cut: Booleans, first: Booleans, prior: Costs, learner: Learner) -> Costs:

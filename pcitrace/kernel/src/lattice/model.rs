@@ -163,6 +163,8 @@ pub struct TrackCosts {
     pub middle: [Vec<f32>; 3],
     /// Whether the last units of segments come one by one: then what is before them has the size that is left.
     pub singles: bool,
+    /// Whether a segment goes on behind these, in another buffer.
+    pub parted: bool,
     /// Units of a segment that claims nothing; the last entry is for all larger.
     pub unclaimed: Vec<f32>,
     /// An item goes on in place, a little before it, or elsewhere.

@@ -113,6 +113,7 @@ fn track(from: Any<'_, '_>) -> PyResult<TrackCosts> {
         excess_zero: from.getattr("excess_zero")?.extract()?,
         middle: rows(from, "middle", middle.len() / 3)?,
         singles: from.getattr("singles")?.extract()?,
+        parted: from.getattr("parted")?.extract()?,
         unclaimed,
         places: fixed(&places),
     })

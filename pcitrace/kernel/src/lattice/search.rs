@@ -586,12 +586,12 @@ fn joins(items: &Items, before: usize, item: usize) -> bool {
 ///
 /// The last one's size is what is left of the segment, and the first one's may be what is left of a line. Where the last
 /// units come one by one, it is the one before these that has what is left: the first of them costs what a single one does
-/// instead. Nothing larger comes behind these.
+/// instead. Nothing larger comes behind these, but where they end a buffer and segments lie in several.
 fn sized(items: &Items, mine: &TrackCosts, apart: f32, track: Track, item: usize) -> f32 {
     let (cut, units) = (items.cut[track.last as usize], items.units[track.last as usize]);
     match (mine.singles && !cut, units > 1, items.units[item] > 1) {
         (true, true, false) => entry(&mine.middle[0], 1),
-        (true, false, true) => entry(&mine.middle[0], units) + apart,
+        (true, false, true) => entry(&mine.middle[0], units) + if mine.parted { 0.0 } else { apart },
         _ if cut => entry(&mine.middle[1], units),
         _ => entry(&mine.middle[if track.units == units { 2 } else { 0 }], units),
     }
