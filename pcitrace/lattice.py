@@ -209,8 +209,8 @@ class Track:
     places: Costs
     singles: bool = False
     """Whether the last units of segments come one by one: then what is before them has the size that is left."""
-    parted: bool = False
-    """Whether a segment goes on behind these, in another buffer."""
+    header: int = 0
+    """Units of the first of two buffers, which may end like that, too; 0 if there is one."""
     claims: Costs = field(default_factory=lambda: np.zeros(0, np.float32))
     """Lags as shares of bins, where `lag` has them in time."""
 
@@ -230,6 +230,8 @@ class Table:
     back: int = 0
     unit: int = 4
     apart: float = BEYOND
+    least: int = 0
+    """Places that a segment has before it goes on elsewhere; fewer cost `apart`."""
 
 
 @dataclass

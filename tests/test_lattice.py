@@ -91,7 +91,7 @@ def problem(seed: int, items: int = ITEMS, each: int = 2) -> Problem:
             cost(8),
             cost(3),
             singles=seed % 3 == track,
-            parted=seed % 2 == 1,
+            header=seed % 3 + 1,
         )
         for track in range(2)
     )
@@ -103,6 +103,7 @@ def problem(seed: int, items: int = ITEMS, each: int = 2) -> Problem:
         back=8,
         unit=4,
         apart=float(rng.uniform(1, 6)),
+        least=int(rng.integers(4, 20)),
     )
     for track in tracks:
         track.middle = np.concatenate([track.middle, cost(1, 8)])
@@ -133,7 +134,7 @@ def slow_size(costs: Track, apart: float, cut: bool, before: int, so_far: int, u
         if before > 1 and units <= 1:
             return float(costs.middle[0][1])
         if before <= 1 and units > 1:
-            return float(costs.middle[0][size]) + (0.0 if costs.parted else apart)
+            return float(costs.middle[0][size]) + (0.0 if so_far == costs.header else apart)
     return float(costs.middle[1 if cut else 2 if so_far == before else 0][size])
 
 
@@ -215,6 +216,7 @@ def slow_cost(one: Problem, table: Table, labels: tuple[tuple[int, str, int], ..
             gone = back // 4 if 0 < back <= 8 else 0
             if s.place[item] >= 0:
                 total += costs.places[0 if back == 0 else 1 if 0 < back <= 8 else 2]
+                total += one.table.apart * (not 0 <= back <= 8 and units * 4 < one.table.least)
             elif goals.again and cut:
                 gone = min(units % goals.again, int(s.units[before]))
             open_[t] = (max(units + int(s.units[item]) - gone, 1), was_cut or bool(cut), target)

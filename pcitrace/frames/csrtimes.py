@@ -560,15 +560,15 @@ def _adrift(read: Doorbells, asked: _Asked, unread: bool) -> bool:
     frame on the wire was `unread`: the card had it when the capture began, 1 us before the first ring.
 
     Sends behind the last that any doorbell rings for say the same: something rang for them, too. Of a host (a card of
-    another maker, overload) that rang 13 times for four frames each, and sent them at 100 Mbit/s, the last ring was said
-    to be for eight frames, the one before for five, and the last seven frames had none.
+    another maker, overload) that rang 13 times for four frames each, and sent them at 100 Mbit/s, the last ring was
+    said to be for eight frames, the one before for five, and the last seven frames had none.
     """
     sends, wire, rung = read.sends, asked.end.wire, np.flatnonzero(read.last >= 0)
     if not len(rung) or not _queued(read.last, asked.head, sends):
         return False
     begun_us = sends.start_us[sends.found].min(initial=np.inf)
-    under_way = unread or rung[0] > 0 or rung[-1] + 1 < len(sends) or (wire is not None and not bool((wire.start_us >= begun_us).all()))
-    return under_way and not _at_once(read, asked.head, sends)[rung[0] + 1 :].any()
+    under_way = unread or rung[0] > 0 or (wire is not None and not bool((wire.start_us >= begun_us).all()))
+    return (under_way or rung[-1] + 1 < len(sends)) and not _at_once(read, asked.head, sends)[rung[0] + 1 :].any()
 
 
 def _of_parts(read: Doorbells, asked: _Asked) -> Booleans:

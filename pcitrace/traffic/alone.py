@@ -26,7 +26,7 @@ from pcitrace.lattice import (
     widths,
 )
 from pcitrace.traffic.goals import RECEIVE, SEND, Target
-from pcitrace.traffic.named import Naming, gone_on_with, headless
+from pcitrace.traffic.named import Naming, goes_on
 from pcitrace.traffic.pieces import Pieces
 
 __all__ = ["Alone"]
@@ -70,8 +70,7 @@ class Alone:
         page = np.where(pieces.bus.address >= 0, pieces.bus.address // PAGE_BYTES, -1)
         _, self.page = np.unique(page, return_inverse=True)
         self.pages = int(self.page.max(initial=0)) + 1
-        self.before = gone_on_with(pieces, write)
-        self.headless = headless(pieces, self.before)
+        self.in_place = goes_on(pieces, write)
         self.since = [_Since.of(pieces, target) for target in targets if target is not None and len(target)]
 
     def costs(self, reading: Reading, goals: tuple[Goals, Goals], learner: Learner) -> Costs:
@@ -88,7 +87,6 @@ class Alone:
         for track, wrong in ((SEND, 1), (RECEIVE, 0)):
             for columns in (out[:, 1:3], out[:, KIND]):
                 columns[self.write == wrong, track] += -np.log(STRAY)
-            out[self.headless, 3 + track] += -np.log(BY_CHANCE)
             out[:, 5 + track] = _unclaimed(goals[track], self.begin_us)
         out[:, KIND_TIME] = np.inf
         for since in self.since:
@@ -101,17 +99,15 @@ class Alone:
         """Add what the page of each piece costs, by what it is.
 
         Of one that begins where another ended the page is told by that. A segment goes on in place or not, which the
-        table of costs knows; here is whether what is left over does. What is read where a frame was read last is part
-        of that frame: a status may be written there, but nothing else is read.
+        table of costs knows; here is whether what is left over does.
         """
-        pages, in_place = even(self.pages), self.before >= 0
+        pages, elsewhere = even(self.pages), ~self.in_place
         for column, track in enumerate((-1, SEND, RECEIVE)):
-            mine = (reading.track == track) & known & ~in_place
-            out[~in_place, column] += learner.density(self.page[mine], pages, smooth=False)[self.page[~in_place]]
-        if in_place.any():
-            on = in_place.astype(np.int64)
+            mine = (reading.track == track) & known & elsewhere
+            out[elsewhere, column] += learner.density(self.page[mine], pages, smooth=False)[self.page[elsewhere]]
+        if self.in_place.any():
+            on = self.in_place.astype(np.int64)
             out[:, 0] += learner.density(on[(reading.track < 0) & known], even(2), smooth=False)[on]
-            out[in_place & (reading.track[self.before] == SEND), 0] += -np.log(BY_CHANCE)
 
     def _told(self, naming: Naming, reading: Reading, known: bool, learner: Learner) -> Costs:
         """Return what it costs that the address of each piece was named or was not, and that it names another's."""

@@ -70,7 +70,7 @@ FIRST = 2
 """The row of a track's `middle` for first pieces."""
 
 
-def first(sizes: Integers, back: int, unit: int) -> Table:
+def first(sizes: Integers, back: int, unit: int, header: int = 0) -> Table:
     """Return the table before anything was learned.
 
     Parameters
@@ -81,6 +81,8 @@ def first(sizes: Integers, back: int, unit: int) -> Table:
         Bytes by which a read may go back after a disconnect.
     unit : int
         Bytes a data phase.
+    header : int
+        Units of the first buffer of sends that lie in two, if that is said and either ends in single units; else 0.
     """
     seen = np.bincount(np.minimum(sizes, SIZES - 1), minlength=SIZES) / max(len(sizes), 1)
     size = 0.5 * seen + 0.5 / SIZES
@@ -99,6 +101,7 @@ def first(sizes: Integers, back: int, unit: int) -> Table:
             middle=middle,
             unclaimed=in_nats(size),
             places=in_nats(IN_PLACE),
+            header=header,
         )
         for side in TWO
     )
@@ -110,6 +113,7 @@ def first(sizes: Integers, back: int, unit: int) -> Table:
         in_nats(_follows()),
         back,
         unit,
+        least=HEADER_BYTES,
     )
 
 
@@ -232,6 +236,7 @@ def learned(sequence: Sequence, goals: tuple[Goals, Goals], reading: Reading, st
         follows,
         start.back,
         start.unit,
+        least=start.least,
     )
 
 
@@ -290,7 +295,7 @@ def _track(number: int, seen: _Seen, goals: Goals, start: Table, usual: Costs) -
     # Nor that one is longer, unless something cut it: a layout says how long frames are.
     excess[0, EXCESS_BELOW + 1 :] = np.maximum(excess[0, EXCESS_BELOW + 1 :], MISFIT)
     one_by_one = _one_by_one(size, cut, (begins, ends), start) if number == SEND else None
-    sizes, parted = one_by_one or (size, False)
+    sizes, header = one_by_one or (size, 0)
     heads = begins & (one_by_one is None)
     return Track(
         goes_on=densities(gap[~between], after_cut[~between], prior.goes_on),
@@ -302,7 +307,7 @@ def _track(number: int, seen: _Seen, goals: Goals, start: Table, usual: Costs) -
         excess_zero=EXCESS_BELOW,
         middle=_before_last(sizes[~ends], cut[~ends], heads[~ends], prior.middle, seen.learner),
         singles=one_by_one is not None,
-        parted=parted,
+        header=header,
         unclaimed=density(np.minimum(whole.units[target < 0], SIZES - 1), prior.unclaimed, smooth=False),
         places=density(_places(sequence, rows[later - 1], rows[later], start), prior.places, smooth=False),
     )
@@ -310,18 +315,18 @@ def _track(number: int, seen: _Seen, goals: Goals, start: Table, usual: Costs) -
 
 def _one_by_one(
     size: Integers, cut: Booleans, edges: tuple[Booleans, Booleans], start: Table
-) -> tuple[Integers, bool] | None:
-    """Return the sizes that tell of a card that reads the last units of its frames one by one, and whether these go on
-    behind single ones; None if it does not.
+) -> tuple[Integers, int] | None:
+    """Return the sizes that tell of a card that reads the last units of its buffers one by one, and the units of the
+    first buffer if frames lie in two, else 0; None if it does not.
 
     What is before single ones has the size that is left: where it differs with each length it teaches nothing and costs
     much. On a host whose frames had all lengths (`cardbench`, ring 1183) a descriptor was taken for the beginning of
-    each, and its data for the next one's. Nothing larger comes behind single ones, then; but where what ends in them
-    mostly holds a header, it lies in a buffer of its own. Where all such sizes are alike they tell as much as the
-    single ones do; and where few frames end like that, one that does was cut there by chance. A single unit that is
-    written behind a received frame is its status.
+    each, and its data for the next one's. Nothing larger comes behind single ones, then; but where what ends in them is
+    mostly as long, and holds a header, it lies in a buffer of its own. Where all such sizes are alike they tell as much
+    as the single ones do; and where few frames end like that, one that does was cut there by chance. A single unit that
+    is written behind a received frame is its status.
     """
-    (begins, ends), unit, prior = edges, start.unit, start.tracks[SEND].middle
+    (begins, ends), prior = edges, start.tracks[SEND]
     head = np.flatnonzero(begins)
     tail = np.append(head[1:], len(size))[: len(head)] - 1
     before = np.maximum.accumulate(np.where(size > 1, np.arange(len(size)), -1))[tail]
@@ -331,14 +336,19 @@ def _one_by_one(
     goes_on = ~cut[:-1] & ~begins[1:]
     larger = np.flatnonzero((size[:-1] == 1) & (size[1:] > 1) & goes_on) + 1
     buffer = np.append(larger, len(size))[np.searchsorted(larger, head)]
-    units = np.append(0, np.cumsum(size))
-    headers = np.count_nonzero((buffer <= tail) & (unit * (units[buffer] - units[head]) >= HEADER_BYTES))
-    parted = 2 * headers > len(left)
+    units = np.append(0, np.cumsum(size, dtype=np.int64))
+    header = prior.header or _mostly((units[buffer] - units[head])[buffer <= tail], start.unit, len(left))
     single = size.copy()
-    single[np.flatnonzero((size[:-1] > 1) & (size[1:] == 1) & goes_on) if parted else left] = 1
+    single[np.flatnonzero((size[:-1] > 1) & (size[1:] == 1) & goes_on) if header else left] = 1
     row = cut[~ends].astype(np.int64)
-    plainly, singly = (_nats(one[~ends], row, prior) for one in (size, single))
-    return (single, parted) if singly < plainly else None
+    plainly, singly = (_nats(one[~ends], row, prior.middle) for one in (size, single))
+    return (single, header) if singly < plainly else None
+
+
+def _mostly(units: Integers, unit: int, frames: int) -> int:
+    """Return the units that the first buffers of most of some frames have, if they hold a header; else 0."""
+    many = np.bincount(units[unit * units >= HEADER_BYTES], minlength=1)
+    return int(many.argmax()) if 2 * many.max() > frames else 0
 
 
 def _before_last(sizes: Integers, cut: Booleans, first: Booleans, prior: Costs, learner: Learner) -> Costs:

@@ -14,18 +14,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from pcitrace.columns import Booleans, Floats, Integers
-from pcitrace.facts import HEADER_BYTES, WRITES
+from pcitrace.facts import WRITES
 from pcitrace.traffic.csr import Accesses
 from pcitrace.traffic.phases import Phases
 from pcitrace.traffic.pieces import Pieces
 
-__all__ = ["Naming", "Words", "gone_on_with", "headless"]
-
-LAST = 4
-"""Pieces of the same way among which one is gone on with: between two of a frame a card reads descriptors, and a latency
-timer cuts these, too. On a host whose headers lay in buffers of their own and were read word by word (a card of another
-maker, scatter-gather) they were fetched behind the first word; with 1 it began no frame, and each send was a word short.
-A judgement."""
+__all__ = ["Naming", "Words", "goes_on"]
 
 AT_A_TIME = 4096
 """Pieces whose data are looked at together: of a long capture all would take gigabytes."""
@@ -80,7 +74,7 @@ class Words:
             np.minimum.at(named_us, at[row, column], time_us[row])
             names[by[row]] = True
         named = named_us[which] <= pieces.begin_us
-        on = gone_on_with(pieces, write) >= 0
+        on = goes_on(pieces, write)
         return Naming(named, names[:-1], ~named & ~on, ~named & on)
 
     def _told(self, pieces: Pieces, read: Integers) -> Iterator[tuple[Integers, Floats, Integers]]:
@@ -95,36 +89,17 @@ class Words:
             yield _dwords(self.phases.data[rows]), pieces.bus.last_data_us[by], by
 
 
-def gone_on_with(pieces: Pieces, write: Integers) -> Integers:
-    """Return which of the last pieces that went the same way each begins within, or where it ended; -1 for none."""
-    out = np.full(len(pieces), -1)
-    if pieces.bus.has_address:
-        start, size = pieces.bus.address.astype(np.int64), pieces.bus.bytes.astype(np.int64)
-        for way in (0, 1):
-            mine = np.flatnonzero(write == way)
-            for back in range(LAST, 0, -1):
-                before, after = mine[:-back], mine[back:]
-                behind = start[after] - start[before]
-                on = (behind >= 0) & (behind <= size[before])
-                out[after[on]] = before[on]
+def goes_on(pieces: Pieces, write: Integers) -> Booleans:
+    """Return which pieces begin within the one before that went the same way, or where it ended."""
+    out = np.zeros(len(pieces), dtype=bool)
+    if not pieces.bus.has_address:
+        return out
+    start, size = pieces.bus.address.astype(np.int64), pieces.bus.bytes.astype(np.int64)
+    for way in (0, 1):
+        mine = np.flatnonzero(write == way)
+        behind = start[mine[1:]] - start[mine[:-1]]
+        out[mine[1:]] = (behind >= 0) & (behind <= size[mine[:-1]])
     return out
-
-
-def headless(pieces: Pieces, before: Integers) -> Booleans:
-    """Return which pieces hold less than an Ethernet header, and are not gone on with: the next ones that went the same
-    way lie elsewhere, and no target cut them.
-
-    None of them begins a frame: where it lies in two buffers, the first holds the header at least.
-
-    Parameters
-    ----------
-    pieces : Pieces
-    before : array of int
-        Which piece each goes on with.
-    """
-    out = np.full(len(pieces), pieces.bus.has_address)
-    out[before[before >= 0]] = False
-    return out & (pieces.bus.bytes < HEADER_BYTES) & ~pieces.cut
 
 
 def _dword(values: Integers) -> Integers:

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pcitrace.columns import Booleans, Integers
+from pcitrace.facts import HEADER_BYTES
 from pcitrace.lattice import (
     BEGINS,
     CLOSER,
@@ -154,8 +155,9 @@ class How(NamedTuple):
 class Reader:
     """Reads the pieces of one host again and again, each time by what the reading before taught.
 
-    What came after a reading is `known`, by its labels, the layouts that were fixed and how it was read; what is
-    `claimable` by the layout; how frames lie by what a reading says of their track.
+    `header` has the data phases of the first buffer of sends, if it is said that they lie in two. What came after a
+    reading is `known`, by its labels, the layouts that were fixed and how it was read; what is `claimable` by the
+    layout; how frames lie by what a reading says of their track.
     """
 
     pieces: Pieces
@@ -164,6 +166,7 @@ class Reader:
     unit: int
     stated: Stated
     words: Words | None
+    header: int = 0
     known: dict[object, Reading] = field(default_factory=dict)
     claimable: dict[tuple[int, Layout], Goals] = field(default_factory=dict)
     lies: dict[tuple[int, bytes], Layout] = field(default_factory=dict)
@@ -177,7 +180,7 @@ class Reader:
     @cached_property
     def first(self) -> Table:
         """The costs before anything was learned."""
-        return costs.first(self.pieces.bus.data_phases, BACK_BYTES, self.unit)
+        return costs.first(self.pieces.bus.data_phases, BACK_BYTES, self.unit, self.header)
 
     def agreeing(self, side: int, reading: Reading) -> float:
         """Return the share of a track's segments that have the data phases of their targets, in one layout."""
@@ -194,7 +197,40 @@ class Reader:
     def best(self, first: Reading, certain: Booleans, starts: list[Reading]) -> tuple[Reading, Reading]:
         """Return the cheapest of all readings that are tried, no surer than the others leave it; and than those alone
         that give each piece whose content is certain to the target that the first reading gives it to.
+
+        Where a header may end in single words, what is come to if it does is a beginning, too. No other one led to the
+        truth, 260 nats cheaper, on a host whose headers were read word by word (a card of another maker,
+        scatter-gather, 16 channels).
         """
+        if self.small and not self.header:
+            for header in self.headers():
+                parted = replace(self, header=header, known={})
+                starts = [*starts, self.settle(parted.cheapest(parted.tried(first, starts)))]
+        tried = self.shown(self.tried(first, starts))
+        best = by_content = self.settle(min(tried, key=cost_of), margins=True)
+        for other in tried:
+            best = best.against(other)
+            claims = certain & (other.track == first.track) & (other.target >= 0)
+            if not (claims & (other.target != first.target)).any():
+                by_content = by_content.against(other)
+        return self.by_lengths(best), self.by_lengths(by_content)
+
+    def headers(self) -> list[int]:
+        """Return the data phases that most sends may have in a buffer of their own whose end is read as single words:
+        an Ethernet header, word by word, or what is mostly there.
+        """
+        size, header = self.pieces.bus.data_phases.astype(np.int64), -(-HEADER_BYTES // self.unit)
+        order = np.arange(len(size))
+        larger = np.flatnonzero((size[:-1] == 1) & (size[1:] > 1)) + 1
+        singles = (order - np.maximum.accumulate(np.where(size > 1, order, -1)))[larger - 1]
+        before = larger - singles - 1
+        whole = (size[before] + singles)[before >= 0]
+        many = np.bincount(whole[whole > header], minlength=1)
+        often = {header: int(np.count_nonzero(singles >= header)), int(many.argmax()): int(many.max())}
+        return [units for units, count in often.items() if 2 * count > self.count(SEND) > 0]
+
+    def tried(self, first: Reading, starts: list[Reading]) -> list[Reading]:
+        """Return what is come to from many beginnings, and what is cheaper beside it."""
         tried = (
             [self.settle(first), *self.from_peaks()]
             if self.small
@@ -215,14 +251,7 @@ class Reader:
         if self.small:
             best = self.cheapest(tried)
             tried += [one for one in self.doubted_otherwise(best) if one.cost < best.cost]
-        tried = self.shown(tried)
-        best = by_content = self.settle(min(tried, key=cost_of), margins=True)
-        for other in tried:
-            best = best.against(other)
-            claims = certain & (other.track == first.track) & (other.target >= 0)
-            if not (claims & (other.target != first.target)).any():
-                by_content = by_content.against(other)
-        return self.by_lengths(best), self.by_lengths(by_content)
+        return tried
 
     def cheapest(self, tried: list[Reading]) -> Reading:
         """Return the cheapest of some readings that is shown."""
@@ -523,7 +552,7 @@ class Reader:
         """Return what reads the first pieces, and what a reading says of them."""
         head, first = self.pieces.take(np.arange(SMALL)), reading.first(SMALL)
         targets = until(head, first, self.targets)
-        return Reader(head, self.write[:SMALL], targets, self.unit, self.stated, self.words), first
+        return Reader(head, self.write[:SMALL], targets, self.unit, self.stated, self.words, self.header), first
 
     def from_head(self, reading: Reading) -> Reading:
         """Return the reading that settles from what the first pieces teach, for which there is time for everything.

@@ -163,8 +163,8 @@ pub struct TrackCosts {
     pub middle: [Vec<f32>; 3],
     /// Whether the last units of segments come one by one: then what is before them has the size that is left.
     pub singles: bool,
-    /// Whether a segment goes on behind these, in another buffer.
-    pub parted: bool,
+    /// Units of the first of two buffers, which may end like that, too; 0 if there is one.
+    pub header: u32,
     /// Units of a segment that claims nothing; the last entry is for all larger.
     pub unclaimed: Vec<f32>,
     /// An item goes on in place, a little before it, or elsewhere.
@@ -184,8 +184,9 @@ pub struct Costs {
     pub back: i64,
     pub unit: i64,
     /// An item begins where the last one of an open segment ended, and is no part of it; or where one that is left over
-    /// ended, and goes on with a segment.
+    /// ended, and goes on with a segment; or a segment goes on elsewhere before it has `least` places.
     pub apart: f32,
+    pub least: i64,
 }
 
 /// What bounds the work.

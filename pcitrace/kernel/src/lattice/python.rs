@@ -113,7 +113,7 @@ fn track(from: Any<'_, '_>) -> PyResult<TrackCosts> {
         excess_zero: from.getattr("excess_zero")?.extract()?,
         middle: rows(from, "middle", middle.len() / 3)?,
         singles: from.getattr("singles")?.extract()?,
-        parted: from.getattr("parted")?.extract()?,
+        header: from.getattr("header")?.extract()?,
         unclaimed,
         places: fixed(&places),
     })
@@ -132,6 +132,7 @@ fn costs(from: Any<'_, '_>) -> PyResult<Costs> {
         back: from.getattr("back")?.extract()?,
         unit: from.getattr("unit")?.extract::<i64>()?.max(1),
         apart: from.getattr("apart")?.extract()?,
+        least: from.getattr("least")?.extract()?,
     })
 }
 

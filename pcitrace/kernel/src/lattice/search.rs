@@ -586,12 +586,12 @@ fn joins(items: &Items, before: usize, item: usize) -> bool {
 ///
 /// The last one's size is what is left of the segment, and the first one's may be what is left of a line. Where the last
 /// units come one by one, it is the one before these that has what is left: the first of them costs what a single one does
-/// instead. Nothing larger comes behind these, but where they end a buffer and segments lie in several.
+/// instead. Nothing larger comes behind these, unless they end the first of two buffers.
 fn sized(items: &Items, mine: &TrackCosts, apart: f32, track: Track, item: usize) -> f32 {
     let (cut, units) = (items.cut[track.last as usize], items.units[track.last as usize]);
     match (mine.singles && !cut, units > 1, items.units[item] > 1) {
         (true, true, false) => entry(&mine.middle[0], 1),
-        (true, false, true) => entry(&mine.middle[0], units) + if mine.parted { 0.0 } else { apart },
+        (true, false, true) => entry(&mine.middle[0], units) + if track.units == mine.header { 0.0 } else { apart },
         _ if cut => entry(&mine.middle[1], units),
         _ => entry(&mine.middle[if track.units == units { 2 } else { 0 }], units),
     }
@@ -610,6 +610,7 @@ fn going_on(items: &Items, costs: &Costs, t: usize, again: u32, track: &Track, i
     match expected - place {
         0 => (places[0], units),
         back if back > 0 && back <= costs.back => (places[1], units - back / costs.unit),
+        _ if i64::from(track.units) * costs.unit < costs.least => (places[2] + costs.apart, units),
         _ => (places[2], units),
     }
 }
