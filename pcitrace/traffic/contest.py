@@ -33,7 +33,8 @@ must be the same: on generated cards (`tests/cardbench`, seeds 402 and 403, cont
 whose reading was right but one, and of one of the nine that had wrong frames."""
 
 FRAMES = round(0.5 / (1 - CONFIRMED))
-"""Frames among these pieces, if the first `SMALL` have so many: of fewer edges the share that may differ is less than one."""
+"""Frames among these pieces, if the first `SMALL` have so many: of fewer edges the share that may differ is less than
+one."""
 
 MOST = 0.5
 """Share of the frames that were looked at: with a profile those behind them are doubted only where most of these are.
