@@ -230,8 +230,8 @@ class Table:
     back: int = 0
     unit: int = 4
     apart: float = BEYOND
-    least: int = 0
-    """Places that a segment has before it goes on elsewhere; fewer cost `apart`."""
+    joined: int = 0
+    """Places that a segment begins with and that lie together: to go on elsewhere before costs `apart`."""
 
 
 @dataclass

@@ -103,7 +103,7 @@ def problem(seed: int, items: int = ITEMS, each: int = 2) -> Problem:
         back=8,
         unit=4,
         apart=float(rng.uniform(1, 6)),
-        least=int(rng.integers(4, 20)),
+        joined=int(rng.integers(4, 20)),
     )
     for track in tracks:
         track.middle = np.concatenate([track.middle, cost(1, 8)])
@@ -216,7 +216,7 @@ def slow_cost(one: Problem, table: Table, labels: tuple[tuple[int, str, int], ..
             gone = back // 4 if 0 < back <= 8 else 0
             if s.place[item] >= 0:
                 total += costs.places[0 if back == 0 else 1 if 0 < back <= 8 else 2]
-                total += one.table.apart * (not 0 <= back <= 8 and units * 4 < one.table.least)
+                total += one.table.apart * (not 0 <= back <= 8 and units * 4 < one.table.joined)
             elif goals.again and cut:
                 gone = min(units % goals.again, int(s.units[before]))
             open_[t] = (max(units + int(s.units[item]) - gone, 1), was_cut or bool(cut), target)

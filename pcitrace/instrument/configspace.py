@@ -125,7 +125,7 @@ WINDOWS = frozenset({*range(0x10, 0x28, 4), 0x30, 0x38})
 """Dwords that may place a window: base address registers and expansion ROM of every header type."""
 
 DWORDS = 64
-"""Of one function: an access goes no further."""
+"""Of the 256 bytes that one function has (PCI Local Bus 3.0, 6.1): an access goes no further."""
 
 MASKS = tuple(sum(0xFF << 8 * lane for lane in range(4) if not enables >> lane & 1) for enables in range(16))
 """Bits of a dword whose byte lanes C/BE# enables, by C/BE#."""

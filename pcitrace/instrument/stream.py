@@ -165,11 +165,10 @@ def parts(
     wanted = None if columns is None else [*columns, *(name for name in choice.columns if name not in columns)]
     specs = [bus.spec for bus in buses]
     judging = {} if rules is None else {"rules": list(rules), "bus_mhz": bus_mhz, "events": True}
-    if not data_phases:
-        # Targets are named by what configuration accesses moved.
-        most_phases = DWORDS
     has_data = data_phases or choice.needs_data
-    for part in capture.decoder.parts(specs, wanted, has_data, most_phases=most_phases, **judging):
+    # Where only `choice` needs them, it is to name targets by what configuration accesses moved.
+    most = most_phases if data_phases else DWORDS
+    for part in capture.decoder.parts(specs, wanted, has_data, most_phases=most, **judging):
         chosen = part if whole else choice.of(part)
         if len(chosen) or len(part) == 0:
             yield chosen

@@ -113,7 +113,7 @@ def first(sizes: Integers, back: int, unit: int, header: int = 0) -> Table:
         in_nats(_follows()),
         back,
         unit,
-        least=HEADER_BYTES,
+        joined=HEADER_BYTES,
     )
 
 
@@ -236,7 +236,7 @@ def learned(sequence: Sequence, goals: tuple[Goals, Goals], reading: Reading, st
         follows,
         start.back,
         start.unit,
-        least=start.least,
+        joined=start.joined,
     )
 
 

@@ -184,9 +184,9 @@ pub struct Costs {
     pub back: i64,
     pub unit: i64,
     /// An item begins where the last one of an open segment ended, and is no part of it; or where one that is left over
-    /// ended, and goes on with a segment; or a segment goes on elsewhere before it has `least` places.
+    /// ended, and goes on with a segment; or a segment goes on elsewhere before it has `joined` places.
     pub apart: f32,
-    pub least: i64,
+    pub joined: i64,
 }
 
 /// What bounds the work.

@@ -132,7 +132,7 @@ fn costs(from: Any<'_, '_>) -> PyResult<Costs> {
         back: from.getattr("back")?.extract()?,
         unit: from.getattr("unit")?.extract::<i64>()?.max(1),
         apart: from.getattr("apart")?.extract()?,
-        least: from.getattr("least")?.extract()?,
+        joined: from.getattr("joined")?.extract()?,
     })
 }
 

@@ -610,7 +610,7 @@ fn going_on(items: &Items, costs: &Costs, t: usize, again: u32, track: &Track, i
     match expected - place {
         0 => (places[0], units),
         back if back > 0 && back <= costs.back => (places[1], units - back / costs.unit),
-        _ if i64::from(track.units) * costs.unit < costs.least => (places[2] + costs.apart, units),
+        _ if i64::from(track.units) * costs.unit < costs.joined => (places[2] + costs.apart, units),
         _ => (places[2], units),
     }
 }

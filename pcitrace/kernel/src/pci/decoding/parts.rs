@@ -195,8 +195,8 @@ impl Queue {
         }
     }
 
-    /// How many of the next transactions, and of data phases of which so many of each are wanted, start before a stamp and have
-    /// come whole; so many at most.
+    /// How many of the next transactions, and of data phases of which so many of each are wanted, start before a stamp
+    /// and have come whole; so many at most.
     fn ready(&self, before: u64, most: usize, phases_of_each: u64) -> (usize, usize) {
         let rows = self.taken..self.transactions.len().min(self.taken + most);
         let (mut count, mut phases) = (0, 0);
