@@ -133,6 +133,7 @@ def _ends_with(reader: Reader, kind: int, only: set[Start] | None) -> dict[Start
     for each in sorted({1, many}):
         for size in (0, int(sizes[1:].argmax()) + 1):
             starts[kind, "in order", each, size > 0] = partial(_from_order, reader, rings, each, size)
+    starts[kind, "all in order"] = partial(_from_order, reader, np.flatnonzero(reader.possible[:, 0]), 1, 0)
     for number, near in enumerate(_nearest(reader)):
         starts[kind, "nearest", number] = partial(_from, reader, near)
     for by in (-1, 1):

@@ -80,17 +80,34 @@ def weigh(problem: Problem, like: tuple[Problem, Reading] | None = None) -> tupl
     81, 173 and 400 nats dearer than the truth, that which the other host teaches was as cheap as the truth.
     """
     pieces = Pieces.of(problem.dma.bus)
-    first, reader = started(pieces, problem)
+    first = first_reading(pieces, problem)
     if not problem.told:
         # What was found is not sure.
         return pieces, first
-    starts = _as_another(reader, like)
-    certain = np.isin(first.segment, np.concatenate([one.burst[one.certain] for one in problem.found]))
-    sure = certain & first.begins & (first.target >= 0)
+    readings = (_not_begun_again(pieces, one) for one in _best(pieces, first, problem, like))
     seen = all(target is not None and target.seen for target in problem.targets)
-    readings = (_not_begun_again(pieces, one) for one in reader.best(first, sure, starts))
     reading, by_content = (claiming(one) if seen else one for one in readings)
     return pieces, replace(reading, by_content=by_content)
+
+
+def _best(
+    pieces: Pieces, first: Reading, problem: Problem, like: tuple[Problem, Reading] | None
+) -> tuple[Reading, Reading]:
+    """Return the cheapest reading, and by the frames whose content is certain alone.
+
+    A card of 32 bits may be in a slot of 64: where no line shows how many bytes its data phases have, both are tried;
+    of many pieces with the first.
+    """
+    certain = np.isin(first.segment, np.concatenate([one.burst[one.certain] for one in problem.found]))
+    sure = certain & first.begins & (first.target >= 0)
+    readers = [_reader(pieces, problem, unit) for unit in _widths(problem, pieces, first)]
+    if len(readers) > 1 and not readers[0].small:
+        readers = [min(readers, key=lambda one: one.of_head(first)[1].cost)]
+    found = [one.best(first, sure, _as_another(one, like)) for one in readers]
+    (reading, by_content), *others = sorted(found, key=lambda one: one[0].cost)
+    for other, _ in others:
+        reading, by_content = reading.against(other), by_content.against(other)
+    return reading, by_content
 
 
 def _not_begun_again(pieces: Pieces, reading: Reading) -> Reading:
@@ -119,8 +136,9 @@ def _as_another(reader: Reader, like: tuple[Problem, Reading] | None) -> list[Re
     if like is None:
         return []
     problem, reading = like
-    _, other = started(Pieces.of(problem.dma.bus), problem)
-    return [reader.as_taught(other, reading)] if other.unit == reader.unit else []
+    pieces = Pieces.of(problem.dma.bus)
+    unit = _width(problem, pieces, reading)
+    return [reader.as_taught(_reader(pieces, problem, unit), reading)] if unit == reader.unit else []
 
 
 def lengthened(problem: Problem) -> tuple[dict[int, float], dict[int, float]]:
@@ -136,26 +154,36 @@ def lengthened(problem: Problem) -> tuple[dict[int, float], dict[int, float]]:
 def started(pieces: Pieces, problem: Problem) -> tuple[Reading, Reader]:
     """Return what was found so far as a reading, and what reads on from it."""
     first = first_reading(pieces, problem)
-    unit = _width(problem.dma, pieces, first, problem.targets)
+    return first, _reader(pieces, problem, _width(problem, pieces, first))
+
+
+def _reader(pieces: Pieces, problem: Problem, unit: int) -> Reader:
     write = directions(pieces.bus)
-    return first, Reader(pieces, write, problem.targets, unit, Stated(problem.profile), problem.words)
+    return Reader(pieces, write, problem.targets, unit, Stated(problem.profile), problem.words)
 
 
-def _width(dma: Dma, pieces: Pieces, reading: Reading, targets: Targets) -> int:
+def _widths(problem: Problem, pieces: Pieces, reading: Reading) -> tuple[int, ...]:
+    """Return the bytes that a data phase may have."""
+    bus = problem.dma.bus
+    return (8, 4) if bus.wide.any() and not bus.bytes_exact else (_width(problem, pieces, reading),)
+
+
+def _width(problem: Problem, pieces: Pieces, reading: Reading) -> int:
     """Return the bytes of a data phase: without C/BE# by how many the frames on the wire have a data phase."""
-    wide = bool((dma.bus.bytes > 4 * dma.bus.data_phases).any())
-    if dma.bus.bytes_exact or wide:
-        return 8 if wide else 4
+    bus = problem.dma.bus
+    if bus.bytes_exact:
+        return 8 if bus.wide.any() else 4
     ratios = [np.zeros(0)]
     for side in (SEND, RECEIVE):
-        target = targets[side]
+        target = problem.targets[side]
         mine = (reading.track == side) & (reading.target >= 0)
         if target is not None and len(target) and mine.any():
             units = np.bincount(reading.target[mine], weights=pieces.bus.data_phases[mine], minlength=len(target))
             long = (units > 0) & (target.most < 1 << 16) & (target.least > 2 * SHORTEST_RECEIVED)
             ratios.append(target.least[long] / units[long])
     seen = np.concatenate(ratios)
-    return 8 if len(seen) and np.median(seen) > WIDE_BYTES else 4
+    likely = 8.0 if bus.wide.any() else 4.0
+    return 8 if (np.median(seen) if len(seen) else likely) > WIDE_BYTES else 4
 
 
 def first_reading(pieces: Pieces, problem: Problem) -> Reading:
