@@ -45,9 +45,9 @@ def test_an_edge_that_no_frame_needs_is_not_sure(
 ) -> None:
     pieces, reading = _reading(frames, track)
     goals: Any = SimpleNamespace(least=np.full(len(frames), 20), most=np.full(len(frames), 21), again=0)
-    found = not_needed(pieces, reading, track, goals, goals)
+    found = not_needed(pieces, reading, track, (goals, goals), 0)
     assert np.flatnonzero(found.margins[:, column] == 0).tolist() == doubted
-    assert not_needed(pieces, reading, 1 - track, goals, goals) is reading
+    assert not_needed(pieces, reading, 1 - track, (goals, goals), 0) is reading
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_what_only_a_layout_needs_is_not_sure(frames: list[list[int]], again: in
     least = 21 - (again > 0)
     goals: Any = SimpleNamespace(least=np.full(len(frames), least), most=np.full(len(frames), least), again=again)
     bare: Any = SimpleNamespace(least=np.full(len(frames), 20), most=np.full(len(frames), 20), again=0)
-    found = not_needed(pieces, reading, RECEIVE, goals, bare)
+    found = not_needed(pieces, reading, RECEIVE, (goals, bare), 0)
     assert np.flatnonzero(found.margins[:, BEGIN] == 0).tolist() == doubted
 
 
@@ -109,17 +109,29 @@ def test_frames_that_are_unlike_the_others_are_not_sure(
     assert unlike_others(pieces, reading, track, goals) is reading
 
 
+@pytest.mark.parametrize(("header", "doubted"), [(0, [0, 5]), (4, []), (3, [0, 5])])
+def test_a_header_read_word_by_word_needs_its_first_word(header: int, doubted: list[int]) -> None:
+    """Four words hold 14 bytes, three do not. The word at the end may be none of the frame's, whatever the header."""
+    pieces, reading = _reading([[1, 1, 1, 1, 16]] * 2, SEND)
+    goals: Any = SimpleNamespace(least=np.full(2, 19), most=np.full(2, 20), again=0)
+    found = not_needed(pieces, reading, SEND, (goals, goals), header)
+    assert np.flatnonzero(found.margins[:, BEGIN] == 0).tolist() == doubted
+    pieces, reading = _reading([[1, 1, 1, 1, 16, 1]] * 2, SEND)
+    found = not_needed(pieces, reading, SEND, (goals, goals), header)
+    assert np.flatnonzero(found.margins[:, END] == 0).tolist() == [5, 11]
+
+
 def test_where_no_length_is_known_none_tells_what_is_needed() -> None:
     pieces, reading = _reading([[20], [20, 1]], SEND)
     goals: Any = SimpleNamespace(least=np.full(2, 4), most=np.full(2, 1 << 14), again=0)
-    assert not_needed(pieces, reading, SEND, goals, goals).margins.min() == 20.0
+    assert not_needed(pieces, reading, SEND, (goals, goals), 0).margins.min() == 20.0
 
 
 def test_addresses_tell_what_is_part_of_a_frame() -> None:
     pieces, reading = _reading([[20], [20, 1]], SEND)
     pieces.bus.has_address = True
     goals: Any = Goals.none(after=False, stray=0.1)
-    assert not_needed(pieces, reading, SEND, goals, goals) is reading
+    assert not_needed(pieces, reading, SEND, (goals, goals), 0) is reading
 
 
 @pytest.mark.parametrize(

@@ -455,6 +455,22 @@ def test_all_pieces_are_read_as_is_cheapest_of_the_first(
     assert [one.name for one in found] == tried
 
 
+def test_a_search_that_lost_its_way_looks_again_among_dearer_states_too() -> None:
+    """Of few pieces: of many only more states are kept. What was before is given where no look finds it."""
+    before, dear = (SimpleNamespace(cost=cost) for cost in (0.0, 9.0))
+    for limits, least, found in ((Limits(96), 60.0, True), (Limits(96), 1e3, False), (Limits(96, CLOSER), 60.0, False)):
+        looks = list[Limits]()
+
+        def read_within(limits: Limits, least: float = least, looks: list[Limits] = looks) -> Any:
+            looks.append(limits)
+            return SimpleNamespace(cost=0.0) if limits.nats >= least else dear
+
+        now = reader._read_on(read_within, before, limits)  # type: ignore[arg-type]
+        assert (now is not before) == found
+        assert [one.states for one in looks] == [96, 384, 1536][: len(looks)]
+        assert now.cost == 0.0
+
+
 def test_no_answer_asks_for_a_larger_margin_than_is_looked_for() -> None:
     assert max(FAR, SURE, STATED) < CLOSER
 
@@ -488,6 +504,41 @@ def test_which_segments_fit_which_layout(compared: int, monkeypatch: pytest.Monk
     assert fits.any()
     assert not fits.all()
     assert claimed.fitting([]).shape == (0, 2)
+
+
+@pytest.mark.parametrize(
+    ("pieces", "buffers", "block"),
+    [
+        ([1, 1, 1, 1, 16, 1], 2, 0),
+        ([4, 16, 1], 1, 8),
+        ([4, 15, 1, 1], 1, 0),
+    ],
+    ids=["a header word by word", "any pieces", "only the end word by word"],
+)
+def test_what_is_read_word_by_word_is_no_block_and_what_is_behind_in_another_buffer(
+    pieces: list[int], buffers: int, block: int
+) -> None:
+    """78 bytes in 21 words: from an odd byte, in two buffers, or on to the end of a block, which costs the least."""
+    phases = np.array(pieces * 2)
+    segment = np.repeat([0, 1], len(pieces))
+    begins = np.diff(segment, prepend=-1) > 0
+    bus = SimpleNamespace(
+        data_phases=phases, has_address=False, first_data_us=np.zeros(len(phases)), last_data_us=np.zeros(len(phases))
+    )
+    of_host = SimpleNamespace(bus=bus, cut=np.zeros(len(phases), dtype=bool))
+    reading = Reading(
+        np.full(len(phases), SEND), begins, np.roll(begins, -1), segment, np.zeros((len(phases), 4)), 0.0, segment
+    )
+    length = np.full(2, 78)
+    target = Target(np.ones(2), np.full(2, 2.0), length, length)
+    lies = goals.Claimed(SEND, of_host, reading, target, 4).layout(lambda _: 0.0)  # type: ignore[arg-type]
+    assert (lies.buffers, lies.block) == (buffers, block)
+
+
+@pytest.mark.parametrize(("pieces", "units"), [([1, 1, 1, 1, 16], 4), ([1, 1], 2), ([4, 1, 1], 4), ([1, 9], 1)])
+def test_a_segment_begins_with_a_piece_or_single_ones(pieces: list[int], units: int) -> None:
+    begins = np.arange(2 * len(pieces)) % len(pieces) == 0
+    assert goals.first_units(np.array(pieces * 2), begins).tolist() == [units, units]
 
 
 @pytest.mark.parametrize(

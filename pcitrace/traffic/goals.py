@@ -23,6 +23,7 @@ __all__ = [
     "Claimed",
     "Layout",
     "Target",
+    "first_units",
     "goals_of",
     "layouts",
     "may_be_parted",
@@ -178,8 +179,9 @@ def layouts(side: int, whole: bool, unit: int, parted: bool) -> tuple[Layout, ..
 def may_be_parted(side: int, pieces: Pieces, reading: Reading, unit: int) -> bool:
     """Return whether the frames of a track may lie in two buffers: most have a piece that lies elsewhere.
 
-    Where no addresses were captured the first piece of most holds a whole header: a shorter one may be a descriptor. On
-    a host whose descriptors are of 8 bytes all sends began with one, in two buffers that each began inside a word.
+    Where no addresses were captured the first piece of most, or the single words that it begins with, hold a whole
+    header: a shorter one may be a descriptor. On a host whose descriptors are of 8 bytes all sends began with one, in
+    two buffers that each began inside a word.
     Where a frame is one piece it lies in one buffer: with two, frames whose headers were left over had the lengths of
     those before them (`cardbench`, scatter-gather 1234).
     """
@@ -190,10 +192,18 @@ def may_be_parted(side: int, pieces: Pieces, reading: Reading, unit: int) -> boo
     bus = pieces.bus
     if bus.has_address:
         parts &= (bus.address[now] < bus.address[before]) | (bus.address[now] > bus.behind[before])
-    elif not _mostly(bus.data_phases[rows[reading.begins[rows]]] * unit >= HEADER):
+    elif not _mostly(first_units(bus.data_phases[rows], reading.begins[rows]) * unit >= HEADER):
         return False
     several = np.unique(reading.segment[now[parts]])
     return 2 * len(several) >= int(np.count_nonzero(reading.begins[rows]))
+
+
+def first_units(size: Integers, begins: Booleans) -> Integers:
+    """Return the data phases of the first piece of each segment, or of the single ones that it begins with."""
+    head = np.flatnonzero(begins)
+    apart = np.append(np.flatnonzero(begins | (size > 1)), len(size))
+    behind = apart[np.searchsorted(apart, head, side="right")]
+    return np.where(size[head] > 1, size[head], behind - head)
 
 
 def most_added(unit: int) -> int:
@@ -231,9 +241,31 @@ class Claimed:
         whole = not len(apart) or bool(apart.mean() >= WHOLE)
         parted = may_be_parted(side, self.pieces, self.reading, self.unit)
         some = layouts(side, whole, self.unit, parted)
+        exactly, in_two = self.word_by_word
+        if exactly:
+            some = tuple(one for one in some if not one.block)
         misfits = np.count_nonzero(~self.fitting(some), axis=1)
-        nats = [MISFIT * int(count) + one.cost + otherwise(one) for count, one in zip(misfits, some, strict=True)]
-        return some[int(np.argmin(nats))]
+        nats = [one.cost + otherwise(one) - (BUFFERS if in_two and one.buffers > 1 else 0.0) for one in some]
+        return some[int(np.argmin(MISFIT * misfits + nats))]
+
+    @property
+    def word_by_word(self) -> tuple[bool, bool]:
+        """Whether most sends have single data phases one behind the other, uncut; and whether most have a larger piece
+        behind such a one.
+
+        A card that reads the last words of a buffer one by one reads what it needs and no more, so it does not go on to
+        the end of a block; and what is behind them is in another buffer.
+        """
+        if self.side == RECEIVE:
+            return False, False
+        reading = self.reading
+        rows = np.flatnonzero((reading.track == SEND) & (reading.target >= 0))
+        rows = rows[np.argsort(reading.segment[rows], kind="stable")]
+        size = self.pieces.bus.data_phases[rows]
+        behind = (size[:-1] == 1) & ~self.pieces.cut[rows[:-1]] & ~reading.begins[rows[1:]]
+        segment, half = reading.segment[rows[1:]], int(np.count_nonzero(reading.begins[rows])) / 2
+        single, larger = (len(np.unique(segment[behind & one])) > half for one in (size[1:] == 1, size[1:] > 1))
+        return single, larger
 
     def fitting(self, some: Sequence[Layout]) -> Booleans:
         """Return which segments have the data phases of their targets, a row for each of some layouts."""

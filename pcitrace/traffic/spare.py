@@ -11,7 +11,7 @@ import numpy as np
 
 from pcitrace.columns import Booleans, Integers
 from pcitrace.lattice import Goals, Reading, segment_units
-from pcitrace.traffic.goals import SEND
+from pcitrace.traffic.goals import SEND, first_units
 from pcitrace.traffic.pieces import Pieces
 
 __all__ = [
@@ -56,11 +56,12 @@ LONGEST = 1 << 12
 """Data phases that no frame has: one that may be as long is of a wire whose rate is not known, and no length tells."""
 
 
-def not_needed(pieces: Pieces, reading: Reading, track: int, goals: Goals, bare: Goals) -> Reading:
+def not_needed(pieces: Pieces, reading: Reading, track: int, claims: tuple[Goals, Goals], header: int) -> Reading:
     """Return the reading with no edge that is sure where a track's frames have a piece that none of them needs.
 
-    `goals` and `bare` are what they may claim: as the reading says that they lie in memory, and with nothing around
-    their bytes but what the profile states.
+    `claims` are what they may claim: as the reading says that they lie in memory, and with nothing around their bytes
+    but what the profile states. `header` has the data phases of a header that lies in a buffer of its own; 0 if none
+    does. Read word by word, it needs the first word if it were shorter without.
 
     Lengths on a sampled wire are known to a byte or two, and a buffer may begin at any byte of a word, so a frame may
     have a data phase more or not. That one alone, in a transaction of its own, may as well be a status or a descriptor.
@@ -79,15 +80,17 @@ def not_needed(pieces: Pieces, reading: Reading, track: int, goals: Goals, bare:
     begins, size = reading.begins[rows], pieces.bus.data_phases[rows].astype(np.int64)
     target = reading.target[rows[head]]
     spare, beyond = (
-        segment_units(size, pieces.cut[rows], begins, one.again) - one.least[target].astype(np.int64)
-        for one in (goals, bare)
+        segment_units(size, pieces.cut[rows], begins, one.again) - one.least[target].astype(np.int64) for one in claims
     )
-    several = (tail > head) & (goals.most[target] < LONGEST)
+    several = (tail > head) & (claims[0].most[target] < LONGEST)
+    of_header = (size[head] == 1) & (first_units(size, begins) == header)
     margins = reading.margins.copy()
     for column, at in zip(BEGIN_AND_END, (head, tail), strict=True):
         doubted, around = (_none_needs(size[at], one, several) for one in (spare, beyond))
         if around.sum() >= NEARLY_ALL * several.sum():
             doubted |= around
+        if column == BEGIN:
+            doubted &= ~of_header
         margins[rows[at[doubted]], column] = 0.0
     return replace(reading, margins=margins)
 
