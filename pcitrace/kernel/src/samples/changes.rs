@@ -6,9 +6,11 @@ use crate::samples::bits::{Backend, ChangeWays, Look};
 use crate::samples::block::{Span, below};
 use crate::samples::taken::Taken;
 
-/// Blocks of 64 samples of a stretch: so few that what is found is still in the nearest cache when it is looked up, and that
-/// memory is not left alone for long, and a bit each fits into a word.
+/// Blocks of 64 samples of a stretch, at most: a bit each fits into a word.
 pub const BLOCKS: usize = 64;
+/// Bytes of a stretch, at most: so few that they are still in the nearest cache when clocks are taken out of them, and that
+/// memory is not left alone for long.
+const BYTES: usize = 8 << 10;
 
 /// What is found in a stretch. Behind its last block there is room for a vector, and nothing is set.
 #[repr(align(64))]
@@ -133,7 +135,7 @@ impl Changes {
     pub unsafe fn find(&mut self, span: &Span, from: usize, to: usize, watched: &Watched, steady: bool, taken: &Taken) {
         let Some((find, _)) = self.ways else { return };
         self.from = from;
-        self.blocks = ((to - from) / BLOCK).min(BLOCKS);
+        self.blocks = ((to - from) / BLOCK).min(BYTES / BLOCK / self.unit).min(BLOCKS);
         self.progress = Progress { steady, left_out: taken.left_out(), ..Progress::default() };
         // Safety: as the caller says.
         unsafe { find(span.sample(from).as_ptr(), self.blocks, &watched.look, &mut self.maps) };
@@ -157,5 +159,114 @@ impl Changes {
         // Safety: as the caller says.
         let all = unsafe { take(from, stamp, self.blocks, watched, &self.maps, &mut self.progress, taken) };
         all.then_some((self.from + 8 * self.progress.eight, self.progress.steady))
+    }
+}
+
+#[cfg(test)]
+#[cfg(target_arch = "x86_64")]
+mod tests {
+    use super::*;
+    use crate::samples::bits::{Avx2, Bit, SampleMask};
+    use proptest::prelude::*;
+
+    /// A clock as it is in the samples: which one, its number, whether a line that is suspect then changed just before it.
+    type Clock = (Vec<u8>, u64, bool);
+
+    /// Takes out all clocks, however often enough of them are there; those, with how many are left out before each, and in all
+    /// up to which sample.
+    fn all_taken(span: &Span, samples: usize, watched: &Watched) -> (Vec<(Clock, u64)>, u64, usize) {
+        let (mut changes, mut taken) = (Changes::default(), Taken::default());
+        assert!(changes.can::<Avx2<0, true>>(span.unit()), "that was asked");
+        taken.begin(span.unit(), span.sample(0));
+        let mut found = Vec::new();
+        let mut collect = |taken: &mut Taken| {
+            taken.note_missing();
+            found.extend((1..taken.count()).map(|at| {
+                let sample = taken.samples()[at * span.unit()..][..span.unit()].to_vec();
+                let missing = taken.missing().get(at).copied().unwrap_or_default();
+                ((sample, taken.stamps()[at], taken.suspect(at) & 1 != 0), missing)
+            }));
+            taken.keep_from(taken.count());
+        };
+        let (mut next, mut steady) = (1, false);
+        while next + BLOCK <= samples {
+            // Safety: all samples are there, and `can` told that the processor has what this needs, here and below.
+            unsafe { changes.find(span, next, samples, watched, steady, &taken) };
+            loop {
+                if let Some(all) = unsafe { changes.take(span, watched, &mut taken) } {
+                    (next, steady) = all;
+                    break;
+                }
+                collect(&mut taken);
+            }
+        }
+        collect(&mut taken);
+        (found, taken.left_out(), next)
+    }
+
+    proptest! {
+        /// A processor without these instructions has nothing to test here.
+        #[test]
+        fn what_is_left_out_lasts(
+            unit in prop_oneof![Just(1usize), Just(2), Just(4), Just(8)],
+            places in proptest::sample::subsequence((0..64usize).collect::<Vec<_>>(), 64).prop_shuffle(),
+            low in any::<bool>(),
+            runs in proptest::collection::vec((0u64..4, 1usize..300), 1..60),
+            halves in proptest::collection::vec(1usize..8, 1..4),
+            slow in proptest::option::of(60usize..200),
+            noise in any::<u64>(),
+            one_is_suspect in any::<bool>(),
+        ) {
+            if Changes::default().can::<Avx2<0, true>>(unit) {
+                let place: Vec<usize> = places.into_iter().filter(|&place| place < 8 * unit).take(3).collect();
+                let bit = |nth: usize| 1u64 << place[nth];
+                let (clk, lines) = (bit(0), bit(1) | bit(2));
+                let mut halves = halves.iter().map(|&half| slow.unwrap_or(half)).cycle();
+                let (mut left, mut high) = (0, false);
+                let states = runs.iter().flat_map(|&(state, length)| std::iter::repeat_n(state, length));
+                let samples: Vec<u64> = states.enumerate().map(|(at, state)| {
+                    if left == 0 {
+                        (left, high) = (halves.next().expect("a cycle"), !high);
+                    }
+                    left -= 1;
+                    let other = noise.rotate_left(7 * at as u32 % 64) & !clk & !lines;
+                    let driven = if state & 1 != 0 { bit(1) } else { 0 } | if state & 2 != 0 { bit(2) } else { 0 };
+                    other | driven | if high { clk } else { 0 }
+                }).collect();
+                let bytes: Vec<u8> =
+                    samples.iter().flat_map(|sample| sample.to_le_bytes()[..unit].to_vec()).collect();
+                let span = Span::new(&bytes, unit, Some(Bit::new(place[0], low)));
+                let repeated = |bits: u64| SampleMask::repeated(&bits.to_le_bytes()[..unit]).first();
+                let look = Look {
+                    clk: repeated(clk),
+                    flip: if low { repeated(clk) } else { 0 },
+                    watched: repeated(lines),
+                };
+                let suspects = if one_is_suspect { bit(1) } else { lines };
+                let watched = Watched { look, suspect: repeated(suspects), states: [(lines, 0), (lines, lines)] };
+                let count = samples.len() - 1;
+                let changed = |at: usize, of: u64| (samples[at] ^ samples[at - 1]) & of != 0;
+                let is_high = |at: usize| (samples[at] & clk != 0) != low;
+                let clocks: Vec<usize> = (1..count).filter(|&at| !is_high(at) && is_high(at + 1)).collect();
+
+                let (taken, left_out, end) = all_taken(&span, count, &watched);
+                let mut gone = 0;
+                for (nth, (clock, missing)) in taken.iter().enumerate() {
+                    let number = nth + *missing as usize;
+                    let at = clocks[number];
+                    let sample = bytes[at * unit..][..unit].to_vec();
+                    prop_assert_eq!(clock, &(sample, at as u64, changed(at, suspects)));
+                    // Those between: it is as it was from two clocks before them to the one behind them.
+                    if number > gone {
+                        prop_assert!((clocks[gone - 2] + 1..=at).all(|at| !changed(at, lines)));
+                        prop_assert!(watched.lasts(samples[at]));
+                    }
+                    gone = number + 1;
+                }
+                let before_end = clocks.iter().filter(|&&at| at < end).count();
+                prop_assert_eq!(taken.len() + left_out as usize, before_end);
+                prop_assert!(end + BLOCK > count || count <= BLOCK);
+            }
+        }
     }
 }

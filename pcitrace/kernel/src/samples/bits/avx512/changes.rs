@@ -3,7 +3,7 @@
 use super::{PLACES, Pick, any, load, reads};
 use crate::samples::BLOCK;
 use crate::samples::bits::{ChangeWays, FindChanges, Look, TakeChanges};
-use crate::samples::changes::{BLOCKS, Maps, Progress, Watched};
+use crate::samples::changes::{Maps, Progress, Watched};
 use crate::samples::taken::{CLOCKS, Taken};
 use std::arch::x86_64::*;
 
@@ -74,11 +74,12 @@ unsafe fn find<const UNIT: usize>(from: *const u8, blocks: usize, look: &Look, m
 #[target_feature(enable = "avx512f,avx512bw,avx512vpopcntdq")]
 fn sum_up(blocks: usize, flipped: bool, maps: &mut Maps) {
     maps.changed[blocks..].fill(0);
+    maps.moved[blocks..].fill(0);
     let flip = _mm512_set1_epi64(-i64::from(flipped));
     let up = |by: i64| _mm512_sub_epi64(_mm512_set_epi64(7, 6, 5, 4, 3, 2, 1, 0), _mm512_set1_epi64(by));
     let (one, two, four, last) = (up(1), up(2), up(4), _mm512_set1_epi64(7));
     let mut all = _mm512_setzero_si512();
-    for first in (0..BLOCKS).step_by(8) {
+    for first in (0..blocks).step_by(8) {
         // Safety: there is room for eight behind the last block.
         unsafe {
             let high = _mm512_xor_si512(flip, _mm512_loadu_si512(maps.high.as_ptr().add(first).cast()));
