@@ -243,19 +243,16 @@ unsafe fn take<const UNIT: usize>(
     // them and a clock more where not enough clocks are there.
     unsafe {
         while room.count < CLOCKS {
-            let moved = if steady { maps.next_moved(eight) } else { Some(eight) };
-            let Some(moved) = moved else {
-                eight = 8 * blocks;
-                if let Some(last) = maps.last_clock(taken_to, BLOCK * blocks) {
+            if steady {
+                // The clock before the change lies in these eight or the ones before, where a clock is no longer.
+                eight = maps.next_moved(eight).map_or(8 * blocks, |moved| eight.max(moved.saturating_sub(1)));
+            }
+            if eight > last_eight {
+                // What comes next knows nothing of the clocks of this stretch.
+                if steady && let Some(last) = maps.last_clock(taken_to, 8 * eight) {
                     let missing = missing(maps.clocks_before(last), room.count);
                     room.push::<UNIT>(from.add(UNIT * last), stamp + last as u64, missing);
                 }
-                all_done = true;
-                break;
-            };
-            // The clock before the change lies in these eight or the ones before, where a clock is no longer.
-            eight = if steady { eight.max(moved.saturating_sub(1)) } else { eight };
-            if eight > last_eight {
                 all_done = true;
                 break;
             }
