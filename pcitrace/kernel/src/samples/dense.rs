@@ -23,6 +23,11 @@ impl Pace {
         Pace { mean: Self::MOST * Self::WEIGHT }
     }
 
+    /// Something happens all the time.
+    pub fn dense() -> Self {
+        Pace { mean: BLOCK * Self::WEIGHT }
+    }
+
     #[inline(always)]
     pub fn went(&mut self, samples: usize) {
         self.mean = self.mean - self.mean / Self::WEIGHT + samples.min(Self::MOST);
@@ -155,6 +160,11 @@ impl Watch {
         let flip = clk.map_or(0, |clk| ticks & clk.flip);
         let look = Look { clk: ticks, flip, watched: mask(&watched) };
         Watch { clk, watched, look }
+    }
+
+    /// The same, as bits of samples.
+    pub fn look(&self) -> &Look {
+        &self.look
     }
 
     /// Whether a sample differs from the one before in what is watched.

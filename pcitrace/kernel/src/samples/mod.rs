@@ -2,6 +2,7 @@
 
 pub mod bits;
 pub mod block;
+pub mod changes;
 pub mod dense;
 pub(crate) mod lanes;
 pub(crate) mod look;

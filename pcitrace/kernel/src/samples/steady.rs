@@ -98,6 +98,16 @@ impl Steady {
 }
 
 impl Steady {
+    /// The bits of samples that stay as they are, repeated.
+    pub fn watched(&self) -> u64 {
+        self.watched.first()
+    }
+
+    /// Bits of a sample and what they read.
+    pub fn told(&self) -> (u64, u64) {
+        (self.told, self.wanted & self.told)
+    }
+
     /// The bits of a sample that stay as they are.
     pub fn still(&self) -> u64 {
         self.watched.first() & self.sample

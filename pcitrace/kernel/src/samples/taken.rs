@@ -5,7 +5,7 @@ use crate::samples::block::{Span, below};
 use crate::samples::lanes::Map;
 
 /// Clocks that are put side by side before they are decoded, about.
-const CLOCKS: usize = MOST - BLOCK;
+pub const CLOCKS: usize = MOST - BLOCK;
 /// They come a block of samples at a time, so there may be a block more. A line at all of them, and a word behind it, fits
 /// into a [`Map`].
 pub const MOST: usize = 8 * size_of::<Map>() - BLOCK;
@@ -34,14 +34,22 @@ pub struct Taken {
     still: i32,
 }
 
+/// The room of all clocks: see [`Taken`].
+pub struct Room<'a> {
+    pub samples: &'a mut [u8],
+    pub stamps: &'a mut [u64],
+    pub missing: &'a mut [u64],
+    pub suspect: &'a mut [u64],
+}
+
 impl Taken {
     /// Begins behind a clock with this sample of `unit` bytes.
     pub fn begin(&mut self, unit: usize, before: &[u8]) {
         if self.unit != unit {
-            self.samples = vec![0; (MOST + BLOCK) * unit];
-            self.stamps = vec![0; MOST + BLOCK];
+            self.samples = vec![0; (MOST + 2 * BLOCK) * unit];
+            self.stamps = vec![0; MOST + 2 * BLOCK];
             self.suspect = vec![0; MOST / BLOCK + 2];
-            self.missing = vec![0; MOST + BLOCK];
+            self.missing = vec![0; MOST + 2 * BLOCK];
             self.unit = unit;
         }
         self.samples[..unit].copy_from_slice(&before[..unit]);
@@ -67,6 +75,29 @@ impl Taken {
             self.missing[self.noted..=self.count].fill(self.left_out);
             self.noted = self.count;
         }
+    }
+
+    pub fn left_out(&self) -> u64 {
+        self.left_out
+    }
+
+    /// Where clocks go with what is known of them, from the first one on. What was left out before them is noted.
+    #[inline(always)]
+    pub fn all_room(&mut self) -> Room<'_> {
+        self.missing[self.noted..=self.count].fill(self.left_out);
+        Room {
+            samples: &mut self.samples,
+            stamps: &mut self.stamps,
+            missing: &mut self.missing,
+            suspect: &mut self.suspect,
+        }
+    }
+
+    /// So many are there now, and so many were left out in all.
+    #[inline(always)]
+    pub fn have(&mut self, count: usize, left_out: u64) {
+        (self.count, self.noted, self.left_out) = (count, count, left_out);
+        self.missing[count] = left_out;
     }
 
     /// How many clocks that are not there come before each, and the end, once that is noted; empty where all are there.
@@ -161,6 +192,8 @@ impl Taken {
             self.missing[first] = self.missing[at];
             self.missing.copy_within(first..=self.count, 0);
             self.noted = self.count - first;
+        } else {
+            self.noted = 0;
         }
         self.count -= first;
         for word in 0..=self.count / BLOCK {

@@ -4,8 +4,9 @@ use crate::pci::layout::Layout;
 use crate::pci::protocol::Protocol;
 use crate::pci::word::Word;
 use crate::samples::BLOCK;
-use crate::samples::bits::{ABSENT, Backend, Bit};
+use crate::samples::bits::{self, ABSENT, Backend, Bit};
 use crate::samples::block::{Span, rises};
+use crate::samples::changes::Watched;
 use crate::samples::dense::Watch;
 use crate::samples::look::{self, Look, Wanted};
 use crate::samples::steady::Steady;
@@ -37,6 +38,8 @@ pub(super) struct Control {
     has_rare: bool,
     /// CLK, and the lines whose change just before an edge is suspect.
     pub(super) watch: Watch,
+    /// The same with the lines whose change ends what lasts, an idle bus and a burst.
+    pub(super) lasting: Watched,
     /// How the data phases of a burst are looked at, where that is done for many clocks at once.
     pub(super) phases: Option<(Look, Wanted)>,
 }
@@ -59,8 +62,11 @@ impl Control {
         };
         let frame = line(Some(layout.frame));
         let burst = Steady::new(layout.unit, layout.clk, Protocol::burst_levels(layout), still);
+        let idle = Steady::new(layout.unit, layout.clk, Protocol::idle_levels(layout), still);
+        let watch = Watch::new(layout.unit, layout.clk, layout.control_bytes());
         Control {
-            idle: Steady::new(layout.unit, layout.clk, Protocol::idle_levels(layout), still),
+            lasting: lasting(&watch, &idle, Protocol::may_burst(layout).then_some(&burst)),
+            idle,
             phases: phases(layout, burst.still()).filter(|_| fast),
             burst,
             frame,
@@ -72,7 +78,7 @@ impl Control {
             rst: line(layout.rst),
             unknown: line(layout.unknown),
             has_rare: layout.rst.is_some() || layout.unknown.is_some(),
-            watch: Watch::new(layout.unit, layout.clk, layout.control_bytes()),
+            watch,
             byte: bytes[0],
             others: bytes.split_off(1),
         }
@@ -151,6 +157,14 @@ impl Control {
             (edges, word)
         }
     }
+}
+
+/// What ends states that last, of which a burst is one where it can be told.
+fn lasting(watch: &Watch, idle: &Steady, burst: Option<&Steady>) -> Watched {
+    let other = burst.unwrap_or(idle);
+    let suspect = watch.look().watched;
+    let look = bits::Look { watched: suspect | idle.watched() | other.watched(), ..*watch.look() };
+    Watched { look, suspect, states: [idle.told(), other.told()] }
 }
 
 /// How the data phases of a burst are looked at, in which the bits `still` stay as they are: where all levels are known, and

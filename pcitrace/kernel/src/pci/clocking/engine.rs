@@ -232,7 +232,11 @@ unsafe fn sparse<B: Engine>(decoder: &mut Decoder, span: &Span, mut next: usize,
     let mut dense = std::mem::take(&mut decoder.dense);
     dense.begin::<B>(span.unit(), before);
     let (checks, looks_before) = (decoder.protocol.looks_at_phases(), decoder.protocol.layout().grants.is_some());
-    let may_burst = decoder.protocol.may_burst() && (!checks || decoder.control.phases.is_some());
+    let may_burst = Protocol::may_burst(decoder.protocol.layout()) && (!checks || decoder.control.phases.is_some());
+    if !checks && decoder.changes.can::<B>(span.unit()) {
+        // Safety: as the caller says.
+        next = unsafe { around_changes::<B>(decoder, &mut dense, span, next, whole) };
+    }
     while next + BLOCK <= whole && !decoder.pace.is_dense() {
         let from = next;
         // Safety: as the caller says, here and below.
@@ -271,6 +275,44 @@ unsafe fn sparse<B: Engine>(decoder: &mut Decoder, span: &Span, mut next: usize,
     }
     unsafe { B::give(decoder, &mut dense, true) };
     decoder.dense = dense;
+    next
+}
+
+/// The same by stretches in which all changes are found first, where data phases need no look.
+///
+/// # Safety
+/// As for [`sparse`].
+#[inline(always)]
+unsafe fn around_changes<B: Engine>(
+    decoder: &mut Decoder,
+    dense: &mut Dense,
+    span: &Span,
+    mut next: usize,
+    whole: usize,
+) -> usize {
+    if next == 0 {
+        // No sample is before these.
+        // Safety: as the caller says, here and below.
+        next = BLOCK * unsafe { dense.take::<B>(span, next, 1, &decoder.control.watch) };
+    }
+    let mut steady = false;
+    while next + BLOCK <= whole {
+        let Decoder { changes, control, .. } = &mut *decoder;
+        unsafe { changes.find(span, next, whole, &control.lasting, steady, &dense.taken) };
+        if changes.are_everywhere() {
+            decoder.pace = Pace::dense();
+            break;
+        }
+        loop {
+            let Decoder { changes, control, .. } = &mut *decoder;
+            let taken = unsafe { changes.take(span, &control.lasting, &mut dense.taken) };
+            if let Some(all) = taken {
+                (next, steady) = all;
+                break;
+            }
+            unsafe { B::give(decoder, dense, false) };
+        }
+    }
     next
 }
 

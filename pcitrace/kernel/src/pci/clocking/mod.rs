@@ -16,6 +16,7 @@ use crate::pipeline;
 use crate::samples::BLOCK;
 use crate::samples::bits::{Bit, Portable, has_fast_path, takes_clocks};
 use crate::samples::block::Span;
+use crate::samples::changes::Changes;
 use crate::samples::dense::{Dense, Pace};
 use crate::samples::places::Source;
 use control::Control;
@@ -46,6 +47,7 @@ pub struct Decoder {
     slice: usize,
     pace: Pace,
     dense: Dense,
+    changes: Changes,
     /// Where transactions can be told as a whole: rules and events look at every clock.
     whole: Option<Box<Whole>>,
     windows: Windows,
@@ -101,6 +103,7 @@ impl Decoder {
             slice: SLICE,
             pace: Pace::resting(),
             dense: Dense::default(),
+            changes: Changes::default(),
             whole: protocol.is_simple().then(Box::default),
             windows,
             window_end: windows.start(windows.number_of(first) + 1),

@@ -47,8 +47,8 @@ impl Protocol {
     }
 
     /// Bursts can be told by the lines that there are.
-    pub fn may_burst(&self) -> bool {
-        self.layout.devsel.is_some()
+    pub fn may_burst(layout: &Layout) -> bool {
+        layout.devsel.is_some()
     }
 
     /// In a burst that has begun.

@@ -1,6 +1,6 @@
 //! [`Backend`] by AVX2 and BMI2.
 
-use super::{Backend, SampleMask, TakeClocks};
+use super::{Backend, ChangeWays, SampleMask, TakeClocks};
 use std::arch::x86_64::*;
 
 /// For samples of `UNIT` bytes; of any size for 0. `DATA` as in [`Backend`].
@@ -39,6 +39,10 @@ impl<const UNIT: usize, const DATA: bool> Backend for Avx2<UNIT, DATA> {
 
     fn take_clocks(unit: usize) -> Option<TakeClocks> {
         super::avx512::take_clocks(unit)
+    }
+
+    fn change_ways(unit: usize) -> Option<ChangeWays> {
+        super::avx512::changes::ways(unit)
     }
 
     #[inline(always)]

@@ -1,6 +1,8 @@
 //! What takes AVX2 eight instructions a clock: one instruction puts 64 bytes of samples side by side, and one more looks at a
 //! line in all of them.
 
+pub(super) mod changes;
+
 use super::{Avx2, Backend, Look, SampleMask, TakeClocks};
 use crate::samples::block::{below, rises};
 use crate::samples::taken::Taken;

@@ -9,6 +9,7 @@ mod avx2;
 pub(crate) mod avx512;
 
 use crate::samples::block::ones;
+use crate::samples::changes::{Maps, Progress, Watched};
 use crate::samples::taken::Taken;
 #[cfg(target_arch = "x86_64")]
 pub use avx2::Avx2;
@@ -77,6 +78,21 @@ impl SampleMask {
 /// [`Backend::take_clocks`] asks for.
 pub type TakeClocks = unsafe fn(*const u8, u64, usize, &Look, &mut Taken) -> usize;
 
+/// Finds the changes in so many blocks of 64 samples.
+///
+/// # Safety
+/// As for [`TakeClocks`]; there are no more blocks than a stretch has.
+pub type FindChanges = unsafe fn(*const u8, usize, &Look, &mut Maps);
+
+/// Takes clocks out around the changes that were found in so many blocks: from, stamp of the first, blocks, what is watched,
+/// what was found, how far that was done. Whether all of them were gone over, before enough clocks were there.
+///
+/// # Safety
+/// As for [`FindChanges`], of the same samples.
+pub type TakeChanges = unsafe fn(*const u8, u64, usize, &Watched, &Maps, &mut Progress, &mut Taken) -> bool;
+
+pub type ChangeWays = (FindChanges, TakeChanges);
+
 /// Bits of samples of up to eight bytes, repeated from the first one on: CLK, the same where CLK is low if it is set, and what is
 /// watched.
 #[derive(Debug, Clone, Copy, Default)]
@@ -124,6 +140,11 @@ pub trait Backend: Copy {
 
     /// For samples of `unit` bytes, where the processor can do that in a few instructions.
     fn take_clocks(_unit: usize) -> Option<TakeClocks> {
+        None
+    }
+
+    /// Likewise.
+    fn change_ways(_unit: usize) -> Option<ChangeWays> {
         None
     }
 
