@@ -24,6 +24,7 @@ from pcitrace.traffic import Traffic
 from pcitrace.traffic.asked import AGREED, STATED, SURE
 from pcitrace.traffic.costs import EXCESS_BELOW, SIZES, first
 from pcitrace.traffic.dma import BY_RULE, CHEAPEST, KINDS, LEFT_OVER, REASONS, WIRE_LENGTHS
+from pcitrace.traffic.goals import phase_bytes
 from pcitrace.traffic.pieces import Pieces
 
 __all__ = ["explain"]
@@ -81,8 +82,10 @@ class _Side:
         if link is not None:
             size = np.diff(self.wire_us, axis=0)[0] / link.byte_us - link.preamble_bytes - FCS_BYTES
             self.wire_bytes = np.where(np.isnan(size), -1, np.rint(np.nan_to_num(size))).astype(np.int64)
-        self.unit = 8 if self.dma.bus.wide.any() else 4
         self.units = self.pieces.bus.data_phases.astype(np.int64)
+        there = self.burst >= 0
+        moved = np.bincount(self.of, weights=self.units)[self.burst[there]].astype(np.int64)
+        self.unit = phase_bytes(self.dma.bus, self.wire_bytes[there], moved)
         self.begin_us, self.end_us = self.pieces.begin_us, self.pieces.bus.last_data_us
         self.excess_cost = first(self.units, 64, self.unit).tracks[self.receives].excess[0]
 

@@ -8,6 +8,7 @@ from functools import cache, cached_property
 
 import numpy as np
 
+from pcitrace.bustable import BusTable
 from pcitrace.columns import Booleans, Floats, Integers
 from pcitrace.lattice import STRAY, Goals, Learner, Reading, in_nats, segment_units
 from pcitrace.traffic.content import FCS, HEADER, WireFrames
@@ -28,6 +29,7 @@ __all__ = [
     "layouts",
     "may_be_parted",
     "most_added",
+    "phase_bytes",
     "unknown_layout",
     "with_skips",
 ]
@@ -74,6 +76,9 @@ all frames were apart in all 293 directions of hosts that store and forward, few
 
 LONGEST_BYTES = 1 << 16
 """More bytes than any frame has."""
+
+WIDE_BYTES = 6.0
+"""Bytes a data phase, between those of a card of 32 and of 64 bits."""
 
 BACK_TO_BACK = 1.5
 """Gaps up to so many times the shortest: the frame waited for the wire, not for its data."""
@@ -196,6 +201,22 @@ def may_be_parted(side: int, pieces: Pieces, reading: Reading, unit: int) -> boo
         return False
     several = np.unique(reading.segment[now[parts]])
     return 2 * len(several) >= int(np.count_nonzero(reading.begins[rows]))
+
+
+def phase_bytes(bus: BusTable, frame_bytes: Integers, units: Integers) -> int:
+    """Return how many bytes a data phase has, 4 or 8: where no line shows it, as the data phases of frames do.
+
+    Parameters
+    ----------
+    bus : BusTable
+    frame_bytes, units : arrays of int
+        Bytes of some frames on the wire, and their data phases; of short ones, which may be padded, nothing is told.
+    """
+    wide = bool(bus.wide.any())
+    long = (units > 0) & (frame_bytes > 2 * SHORTEST_RECEIVED)
+    if bus.bytes_exact or not long.any():
+        return 8 if wide else 4
+    return 8 if np.median(frame_bytes[long] / units[long]) > WIDE_BYTES else 4
 
 
 def first_units(size: Integers, begins: Booleans) -> Integers:

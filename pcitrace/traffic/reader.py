@@ -207,7 +207,7 @@ class Reader:
         """
         if self.small and not self.header:
             for header in self.headers():
-                parted = replace(self, header=header, known={})
+                parted = replace(self, header=header, known={}, given={})
                 starts = [*starts, self.settle(parted.cheapest(parted.tried(first, starts)))]
         tried = self.shown(self.tried(first, starts))
         best = by_content = self.settle(min(tried, key=cost_of), margins=True)

@@ -9,8 +9,8 @@ import numpy as np
 from pcitrace.columns import Booleans, Integers
 from pcitrace.lattice import Reading
 from pcitrace.profiles import Profile
-from pcitrace.traffic.dma import SHORTEST_RECEIVED, Dma, directions
-from pcitrace.traffic.goals import RECEIVE, SEND
+from pcitrace.traffic.dma import Dma, directions
+from pcitrace.traffic.goals import LONGEST_BYTES, RECEIVE, SEND, phase_bytes
 from pcitrace.traffic.named import Words
 from pcitrace.traffic.pieces import Pieces
 from pcitrace.traffic.reader import NOTHING, Reader, Targets
@@ -19,9 +19,6 @@ from pcitrace.traffic.spare import BEGIN
 from pcitrace.traffic.stated import Stated
 
 __all__ = ["Found", "Problem", "as_likely", "first_reading", "lengthened", "started", "weigh"]
-
-WIDE_BYTES = 6.0
-"""Bytes a data phase, between those of a bus of 32 and of 64 bits."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +120,7 @@ def as_likely(
     pieces, reading = found
     if not problem.told:
         return found
-    others = _as_another(started(pieces, problem)[1], like)
+    others = _as_another(_reader(pieces, problem, _width(problem, pieces, reading)), like)
     if any(other.cost < reading.cost - NOTHING for other in others):
         return weigh(problem, like)
     for other in others:
@@ -169,21 +166,17 @@ def _widths(problem: Problem, pieces: Pieces, reading: Reading) -> tuple[int, ..
 
 
 def _width(problem: Problem, pieces: Pieces, reading: Reading) -> int:
-    """Return the bytes of a data phase: without C/BE# by how many the frames on the wire have a data phase."""
-    bus = problem.dma.bus
-    if bus.bytes_exact:
-        return 8 if bus.wide.any() else 4
-    ratios = [np.zeros(0)]
+    """Return the bytes of a data phase, by what was found of frames on the wire."""
+    least, units = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     for side in (SEND, RECEIVE):
         target = problem.targets[side]
         mine = (reading.track == side) & (reading.target >= 0)
         if target is not None and len(target) and mine.any():
-            units = np.bincount(reading.target[mine], weights=pieces.bus.data_phases[mine], minlength=len(target))
-            long = (units > 0) & (target.most < 1 << 16) & (target.least > 2 * SHORTEST_RECEIVED)
-            ratios.append(target.least[long] / units[long])
-    seen = np.concatenate(ratios)
-    likely = 8.0 if bus.wide.any() else 4.0
-    return 8 if (np.median(seen) if len(seen) else likely) > WIDE_BYTES else 4
+            moved = np.bincount(reading.target[mine], weights=pieces.bus.data_phases[mine], minlength=len(target))
+            known = target.most < LONGEST_BYTES
+            least.append(target.least[known])
+            units.append(moved[known].astype(np.int64))
+    return phase_bytes(problem.dma.bus, np.concatenate(least), np.concatenate(units))
 
 
 def first_reading(pieces: Pieces, problem: Problem) -> Reading:
