@@ -16,17 +16,19 @@ pub struct Pages<R: Row> {
     before: usize,
     /// How many rows there may be in all.
     expected: usize,
-    /// Rows of a large page.
+    /// Rows of a large page, or of the longest sheet.
     page: usize,
 }
 
+/// A sheet has no more rows, however short they are: who looks rows up in one has few of them to look into.
+const LONG: usize = 1 << 17;
 /// Rows of the first sheet, where nothing is known of how many may come.
 const FEW: usize = 512;
 
 impl<R: Row> Pages<R> {
     pub fn new(columns: &Arc<Columns<R>>, buses: &[BusTables<R::Layout>]) -> Self {
         let mut sheet = Sheet::new(columns, buses);
-        let page = sheet.fitting(LARGE_PAGE);
+        let page = sheet.fitting(LARGE_PAGE).min(LONG);
         Pages { full: Vec::new(), sheet, before: 0, expected: 0, page }
     }
 
@@ -37,6 +39,11 @@ impl<R: Row> Pages<R> {
 
     pub fn rows(&self) -> usize {
         self.before + self.sheet.rows()
+    }
+
+    /// How many more there is room for.
+    pub fn left(&self) -> usize {
+        self.sheet.left()
     }
 
     pub fn add(&mut self, (mut context, mut rows): Part<R>, page: &mut Page) {
@@ -65,7 +72,7 @@ impl<R: Row> Pages<R> {
         }
         self.before = rows;
         let most = if page.left() < LARGE_PAGE { self.sheet.fitting(page.left()) } else { self.page };
-        self.sheet.reserve_in(next.min(most), page);
+        self.sheet.reserve_in(next.min(most).min(self.page), page);
     }
 
     pub fn append(&mut self, more: &Self) {

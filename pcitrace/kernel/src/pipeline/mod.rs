@@ -58,6 +58,10 @@ pub trait Gather<D>: Clone + Send + Sync {
     fn decode(&mut self, decoder: &mut D, bytes: &[u8]);
     /// Takes the rows that are complete.
     fn take(&mut self, decoder: &mut D);
+    /// Nobody asks for them before the capture is over: more of the same decoder may be gathered with them.
+    fn may_wait(&self) -> bool {
+        false
+    }
     /// How many there are, of each kind.
     fn counts(&self) -> Vec<usize> {
         Vec::new()
@@ -126,7 +130,8 @@ pub fn decode<B: Bus, T: Take<B>>(
         given => given,
     };
     let decoders = buses.iter().map(|bus| bus.decoder(0, None)).collect();
-    let mut run = Run { buses, decoders, wires, taker, progress, total: sampled.total_bytes(), bytes: 0 };
+    let waiting = buses.iter().map(|_| None).collect();
+    let mut run = Run { buses, decoders, waiting, wires, taker, progress, total: sampled.total_bytes(), bytes: 0 };
     if let Some(clks) = &how.recovered {
         run.recover(chunks, clks, unit)?;
     } else if threads == 1 {
@@ -138,6 +143,7 @@ pub fn decode<B: Bus, T: Take<B>>(
             run.went(&bytes)?;
             own.buffer = buffer;
         }
+        run.no_longer_wait()?;
     } else if how.looks_back {
         run.in_turn(chunks, threads, end_byte)?;
     } else {
@@ -154,6 +160,8 @@ const FIRST: usize = 1 << 18;
 struct Run<'a, B: Bus, T> {
     buses: &'a [B],
     decoders: Vec<B::Decoder>,
+    /// Rows of each bus that wait for more.
+    waiting: Vec<Option<B::Rows>>,
     wires: &'a mut [WireScan],
     taker: &'a mut T,
     progress: &'a mut dyn FnMut(f64) -> bool,
@@ -166,8 +174,24 @@ impl<B: Bus, T: Take<B>> Run<'_, B, T> {
     /// Gives the next bytes to all decoders.
     fn push(&mut self, bytes: &[u8], own: &mut Own) -> Result<()> {
         for ((number, bus), decoder) in self.buses.iter().enumerate().zip(&mut self.decoders) {
-            let rows = own.gather(number, bus, decoder, bytes);
-            self.taker.rows(number, decoder, rows)?;
+            let mut rows = self.waiting[number].take().unwrap_or_else(|| own.begin(number, bus));
+            rows.decode(decoder, bytes);
+            if rows.may_wait() {
+                self.waiting[number] = Some(rows);
+            } else {
+                own.end(number, &mut rows);
+                self.taker.rows(number, decoder, rows)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Passes on the rows that waited for more.
+    fn no_longer_wait(&mut self) -> Result<()> {
+        for ((number, rows), decoder) in self.waiting.iter_mut().enumerate().zip(&mut self.decoders) {
+            if let Some(rows) = rows.take() {
+                self.taker.rows(number, decoder, rows)?;
+            }
         }
         Ok(())
     }
@@ -229,7 +253,8 @@ impl<B: Bus, T: Take<B>> Run<'_, B, T> {
             }
             most = usize::MAX;
             self.went(&bytes)
-        })
+        })?;
+        self.no_longer_wait()
     }
 
     /// Chunks are decoded on all threads, each from its first sync point on.
@@ -276,17 +301,28 @@ struct Own {
 }
 
 impl Own {
-    /// The rows of a bus in these bytes. There is room for an eighth more than in the last chunk.
+    /// The rows of a bus in these bytes.
     fn gather<B: Bus>(&mut self, number: usize, bus: &B, decoder: &mut B::Decoder, bytes: &[u8]) -> B::Rows {
+        let mut rows = self.begin(number, bus);
+        rows.decode(decoder, bytes);
+        self.end(number, &mut rows);
+        rows
+    }
+
+    /// To gather rows of a bus in. There is room for an eighth more than in the last chunk.
+    fn begin<B: Bus>(&mut self, number: usize, bus: &B) -> B::Rows {
         let mut rows = bus.rows();
         let more = |&count: &usize| if count > 0 { count + count / 8 + 64 } else { 0 };
         let counts: Vec<_> = self.counts.get(&number).into_iter().flatten().map(more).collect();
         rows.reserve(&counts);
         rows.lend(std::mem::take(&mut self.page).kept());
-        rows.decode(decoder, bytes);
+        rows
+    }
+
+    /// No more are gathered.
+    fn end<D>(&mut self, number: usize, rows: &mut impl Gather<D>) {
         self.counts.insert(number, rows.counts());
         self.page = rows.give_back();
-        rows
     }
 }
 

@@ -115,7 +115,7 @@ mod avx512 {
             // Safety: as the caller says, here and below.
             let start = unsafe { from.add(BLOCK * UNIT * count) };
             for line in 0..UNIT {
-                _mm_prefetch::<_MM_HINT_T0>(start.wrapping_add(AHEAD + 64 * line).cast());
+                _mm_prefetch::<_MM_HINT_NTA>(start.wrapping_add(AHEAD + 64 * line).cast());
             }
             let vectors = unsafe { load::<UNIT>(start) };
             count += 1;

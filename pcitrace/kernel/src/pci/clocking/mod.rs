@@ -26,7 +26,7 @@ use engine::run_avx2;
 
 /// Bytes that are decoded before their rows are taken: at first, at most and at least.
 const SLICE: usize = 128 << 10;
-const MOST_SLICE: usize = 512 << 10;
+const MOST_SLICE: usize = 2 << 20;
 const LEAST_SLICE: usize = 4 << 10;
 /// Bytes of rows that are taken in one go, about: so few that they are still in the cache of the core, and so many that the
 /// loops over them, one a column, are long.

@@ -91,6 +91,10 @@ impl Gather<Decoder> for Sheets {
         }
     }
 
+    fn may_wait(&self) -> bool {
+        true
+    }
+
     fn counts(&self) -> Vec<usize> {
         vec![self.transactions.rows(), self.data_phases.rows(), self.events.rows()]
     }
@@ -108,6 +112,13 @@ impl Sheets {
     /// Rows of the longest.
     fn rows(&self) -> usize {
         self.transactions.rows().max(self.data_phases.rows()).max(self.events.rows())
+    }
+
+    /// Whether the rows of others fit behind these as they are.
+    fn has_room(&self, more: &Self) -> bool {
+        self.transactions.left() >= more.transactions.rows()
+            && self.data_phases.left() >= more.data_phases.rows()
+            && self.events.left() >= more.events.rows()
     }
 }
 
@@ -159,13 +170,11 @@ impl Sink for MemorySink {
 impl BusRows {
     /// Rows so few that they are appended to what came before.
     const SHORT: usize = 512;
-    /// A batch has no more rows: who looks rows up in one has few of them to look into.
-    const LONG: usize = 1 << 17;
 
     fn push(&mut self, origin: Origin, sheets: Sheets) {
         let rows = sheets.rows();
         match &mut self.last {
-            Some((last_origin, last)) if *last_origin == origin && rows < Self::SHORT && last.rows() < Self::LONG => {
+            Some((last_origin, last)) if *last_origin == origin && rows < Self::SHORT && last.has_room(&sheets) => {
                 last.transactions.append(&sheets.transactions);
                 last.data_phases.append(&sheets.data_phases);
                 last.events.append(&sheets.events);

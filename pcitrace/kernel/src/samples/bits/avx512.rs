@@ -271,7 +271,7 @@ unsafe fn like_first<const UNIT: usize>(data: *const u8, blocks: usize, watched:
             let start = data.add(64 * UNIT * block);
             let (mut differ, mut high) = (_mm512_setzero_si512(), 0);
             for nth in 0..UNIT {
-                _mm_prefetch::<_MM_HINT_T0>(start.wrapping_add(AHEAD + 64 * nth).cast());
+                _mm_prefetch::<_MM_HINT_NTA>(start.wrapping_add(AHEAD + 64 * nth).cast());
                 let samples = _mm512_loadu_si512(start.add(64 * nth).cast());
                 differ = _mm512_or_si512(differ, _mm512_xor_si512(samples, first));
                 high |= any::<UNIT>(samples, counted) << (nth * lanes);
@@ -335,7 +335,7 @@ unsafe fn unchanged_of<const UNIT: usize>(
             let start = data.add(64 * UNIT * block);
             let (mut any, mut ticks) = (zero, 0);
             for nth in 0..UNIT {
-                _mm_prefetch::<_MM_HINT_T0>(start.wrapping_add(AHEAD + 64 * nth).cast());
+                _mm_prefetch::<_MM_HINT_NTA>(start.wrapping_add(AHEAD + 64 * nth).cast());
                 let changed = changed::<UNIT>(start.add(64 * nth));
                 any = _mm512_or_si512(any, _mm512_and_si512(changed, watches[nth]));
                 ticks += u64::from(_mm512_test_epi8_mask(changed, counts[nth]).count_ones());
@@ -423,7 +423,7 @@ unsafe fn take<const UNIT: usize>(
         // Safety: the samples are there with one before and one behind, and room for what is written.
         unsafe {
             for line in 0..UNIT {
-                _mm_prefetch::<_MM_HINT_T0>(from.wrapping_add(AHEAD + 64 * line).cast());
+                _mm_prefetch::<_MM_HINT_NTA>(from.wrapping_add(AHEAD + 64 * line).cast());
             }
             for (nth, samples) in all.iter_mut().enumerate() {
                 *samples = _mm512_loadu_si512(from.add(64 * nth).cast());
@@ -499,7 +499,7 @@ unsafe fn take_packed<const UNIT: usize>(
         let (mut high, mut changed) = (0, 0);
         unsafe {
             for line in 0..UNIT {
-                _mm_prefetch::<_MM_HINT_T0>(from.wrapping_add(AHEAD + 64 * line).cast());
+                _mm_prefetch::<_MM_HINT_NTA>(from.wrapping_add(AHEAD + 64 * line).cast());
             }
             let vectors = load::<UNIT>(from);
             for byte in 0..UNIT {
@@ -600,8 +600,8 @@ pub unsafe fn put_stamps(clocks: u64, first: u64, stamps: *mut u64) {
     }
 }
 
-/// Bytes that are asked for ahead: a page, beyond whose end the processor does not look by itself.
-pub const AHEAD: usize = 4096;
+/// Bytes that are asked for ahead: more than a page, beyond whose end the processor does not look by itself.
+pub const AHEAD: usize = 6 << 10;
 
 const PLACES: [u8; 64] = {
     let mut places = [0; 64];

@@ -47,7 +47,7 @@ unsafe fn find<const UNIT: usize>(from: *const u8, blocks: usize, look: &Look, m
         for block in 0..blocks {
             let start = from.add(BLOCK * UNIT * block);
             for line in 0..UNIT {
-                _mm_prefetch::<_MM_HINT_T0>(start.wrapping_add(FAR + 64 * line).cast());
+                _mm_prefetch::<_MM_HINT_NTA>(start.wrapping_add(FAR + 64 * line).cast());
             }
             let vectors = load::<UNIT>(start);
             let mut changed = zero;
