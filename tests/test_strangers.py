@@ -35,7 +35,7 @@ OWN = "card.toml"
         ("ring", 54, ANOTHER, {"csr_last": 51}),
         ("ring", 83, "generic", {"dma_start": 46, "wire_start": 46, "rx_dma_end": 46}),
         ("tiny", 48, "generic", {"dma_start": 60, "wire_start": 63, "rx_dma_start": 63}),
-        ("scatter-gather", 66, "generic", {"dma_start": 56, "dma_end": 27, "length": 56}),
+        ("scatter-gather", 66, "generic", {"dma_start": 27, "dma_end": 27, "length": 56}),
         ("cut-through", 64, OWN, {"rx_dma_start": 40, "rx_dma_end": 40}),
         ("cut-through", 64, "generic", {"dma_start": 40, "rx_dma_end": 40, "csr_first": 40}),
         ("tiny", 63, OWN, {"dma_start": 51, "rx_dma_end": 51, "csr_last": 51}),

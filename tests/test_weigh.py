@@ -963,7 +963,7 @@ def test_a_host_is_read_again_where_the_other_ones_reading_is_cheaper(
     assert found.cost == pytest.approx(best[1].cost, abs=NOTHING)
     # Nothing is to be learned of a bus of another width.
     bus = copy(other.dma.bus)
-    bus.bytes = 8 * bus.data_phases
+    bus.bytes, bus.bytes_exact = 8 * bus.data_phases, True
     wide = replace(other, dma=replace(other.dma, bus=bus))
     assert weigh.as_likely(problem, (best[0], poor), (wide, taught))[1] is poor
     assert len(pieces) == len(found.track)
@@ -1115,8 +1115,8 @@ def test_a_reading_that_is_known_is_that_of_its_layouts_and_its_way(
 ) -> None:
     """Many starts come to one reading, from which is learned once: the same again only if all was the same."""
     problems: list[Problem] = []
-    monkeypatch.setattr(weigh, "started", lambda pieces, problem, now=weigh.started: (
-        problems.append(problem), now(pieces, problem))[1])  # fmt: skip
+    monkeypatch.setattr(again, "weigh", lambda problem, like: (
+        problems.append(problem), weigh.weigh(problem, like))[1])  # fmt: skip
     analysed(Bench("reread", 2, frames=12), tmp_path)
     problem = problems[0]
 
