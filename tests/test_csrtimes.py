@@ -635,6 +635,21 @@ def ringing(count: int, every_us: float, wait_us: float) -> Reader:
     return Reader(Known(accesses(rung_us), generic, np.zeros(0), Usual.anything()), rows, sends)
 
 
+def test_many_that_wait_each_have_their_own_where_all_that_can_ring_do() -> None:
+    """A driver rings 40 times within 60 us; the card sends a frame each 130 us."""
+    rng = np.random.default_rng(1)
+    count = 40
+    rung_us = 10.0 + np.cumsum(rng.uniform(0.5, 2.5, count))
+    start_us = rung_us[0] + 3.0 + np.cumsum(rng.uniform(130.0, 131.0, count)) - 130.0
+    sends = Sends(
+        start_us, start_us, start_us + 9.0, np.full(count, -1), np.full(count, np.nan), np.ones(count, dtype=bool)
+    )
+    known = Known(accesses(rung_us), profiles.load("generic"), np.zeros(0), Usual.anything())
+    none = np.full(count, -1)
+    found = find(known, [sends], none, none)
+    assert found.last.tolist() == found.first.tolist() == list(range(count))
+
+
 def test_as_many_doorbells_wait_as_there_were_on_average() -> None:
     """One every 10 us, each 25 us before its send: 2.5 wait, but for those before the first."""
     reader = ringing(400, 10.0, 25.0)
