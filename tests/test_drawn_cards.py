@@ -54,7 +54,7 @@ def bench_of(card: Path) -> Any:
         ("other-master_3", "vcd", "card.toml", 207, 0),
         # The capture begins in a stream that never stops: each send had the first doorbell that could be its own.
         ("wide66_9", "vcd", "card.toml", 124, 0),
-        # Here nothing was wrong: some of these are found only where wire and DMA are tried as overlapping, too.
+        # Here nothing was wrong: sends and receives take turns, and what was cut is read again.
         ("reread_1", "control16", "generic", 154, 0),
         # Only the values of its ring's tail prove 15 of these.
         ("wide66_3", "vcd", "generic", 201, 41),
