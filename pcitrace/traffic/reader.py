@@ -132,6 +132,9 @@ BACK_BYTES = 64
 Fixed = tuple[Layout | None, Layout | None]
 """The layouts of both tracks that are given; None for that which a reading shows."""
 
+NOTHING_GIVEN: tuple[float, Fixed] = (np.inf, (None, None))
+"""What a reading costs to which nothing led, and the layouts that were given for it."""
+
 Targets = tuple[Target | None, Target | None]
 """What sends come before and what receives come after; None where nothing tells."""
 
@@ -730,9 +733,9 @@ class Reader:
         found.cost += self.stated.missing(found, self.pieces.bus.data_phases, self.write, self.unit)
         if key is not None:
             self.known[key] = found
-            labels, nothing = found.labels(), (np.inf, (None, None))
-            if found.cost < self.given.get(labels, nothing)[0]:
-                self.given[labels] = found.cost, fixed
+            least, _ = self.given.get(found.labels(), NOTHING_GIVEN)
+            if found.cost < least:
+                self.given[found.labels()] = found.cost, fixed
         return found
 
     def by_halves(self, best: Reading, first: int) -> list[Reading]:
@@ -783,9 +786,10 @@ class Reader:
         target = self.targets[side]
         if target is None or not len(target):
             return Layout(0, 0, True)
-        given = self.given.get(reading.labels(), (0.0, (None, None)))[1][side] if self.given else None
-        if given is not None:
-            return given
+        _, given = self.given.get(reading.labels(), NOTHING_GIVEN) if self.small else NOTHING_GIVEN
+        fixed = given[side]
+        if fixed is not None:
+            return fixed
         key = (side, reading.labels_of(side)) if self.small else None
         if key is None or key not in self.lies:
             claimed = Claimed(side, self.pieces, reading, target, self.unit)

@@ -74,7 +74,7 @@ impl Maps {
 pub struct Watched {
     /// CLK, and the lines whose changes end a state that lasts.
     pub look: Look,
-    /// Those among them whose change just before a clock is suspect, and whether these are all.
+    /// Those among them whose change just before a clock is suspect.
     pub suspect: u64,
     /// Bits of a sample and what they read in each state that lasts.
     pub states: [(u64, u64); 2],

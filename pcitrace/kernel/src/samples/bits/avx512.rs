@@ -404,6 +404,48 @@ fn any<const UNIT: usize>(samples: __m512i, mask: __m512i) -> u64 {
     }
 }
 
+/// A sample as a number.
+///
+/// # Safety
+/// It is there.
+#[inline(always)]
+unsafe fn sample<const UNIT: usize>(at: *const u8) -> u64 {
+    // Safety: as the caller says.
+    unsafe {
+        match UNIT {
+            1 => at.read().into(),
+            2 => at.cast::<u16>().read_unaligned().into(),
+            4 => at.cast::<u32>().read_unaligned().into(),
+            _ => at.cast::<u64>().read_unaligned(),
+        }
+    }
+}
+
+/// Puts the clocks among 64 samples side by side.
+///
+/// # Safety
+/// There is room for them and a vector more.
+#[target_feature(enable = "avx512f,avx512bw,avx512vbmi2,popcnt")]
+#[inline]
+unsafe fn put_samples<const UNIT: usize>(all: &[__m512i; UNIT], clocks: u64, mut to: *mut u8) {
+    let lanes = 64 / UNIT;
+    for (nth, &samples) in all.iter().enumerate() {
+        let which = clocks >> (nth * lanes) & (!0 >> (64 - lanes));
+        // To registers: written to memory at once it takes ten times as long on some processors.
+        let packed = match UNIT {
+            1 => _mm512_maskz_compress_epi8(which, samples),
+            2 => _mm512_maskz_compress_epi16(which as u32, samples),
+            4 => _mm512_maskz_compress_epi32(which as u16, samples),
+            _ => _mm512_maskz_compress_epi64(which as u8, samples),
+        };
+        // Safety: as the caller says.
+        unsafe {
+            _mm512_storeu_si512(to.cast(), packed);
+            to = to.add(UNIT * which.count_ones() as usize);
+        }
+    }
+}
+
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi2,popcnt,bmi2")]
 unsafe fn take<const UNIT: usize>(
     mut from: *const u8,
@@ -417,7 +459,7 @@ unsafe fn take<const UNIT: usize>(
     let (clk, flip, watched) = (mask(look.clk), mask(look.flip), mask(look.watched));
     for block in 1..=blocks {
         let (samples, stamps) = taken.room(UNIT);
-        let (mut to, stamps) = (samples.as_mut_ptr(), stamps.as_mut_ptr());
+        let (to, stamps) = (samples.as_mut_ptr(), stamps.as_mut_ptr());
         let mut all = [_mm512_setzero_si512(); UNIT];
         let (mut high, mut changed) = (0, 0);
         // Safety: the samples are there with one before and one behind, and room for what is written.
@@ -432,25 +474,9 @@ unsafe fn take<const UNIT: usize>(
                 changed |= any::<UNIT>(_mm512_xor_si512(*samples, before), watched) << (nth * lanes);
             }
             from = from.add(64 * UNIT);
-            let behind = match UNIT {
-                1 => from.read().into(),
-                2 => from.cast::<u16>().read_unaligned().into(),
-                4 => from.cast::<u32>().read_unaligned().into(),
-                _ => from.cast::<u64>().read_unaligned(),
-            };
+            let behind = sample::<UNIT>(from);
             let clocks = rises(high, (behind ^ look.flip) & look.clk & (!0 >> (64 - 8 * UNIT)) != 0);
-            for (nth, &samples) in all.iter().enumerate() {
-                let which = clocks >> (nth * lanes) & (!0 >> (64 - lanes));
-                // To registers: written to memory at once it takes ten times as long on some processors.
-                let packed = match UNIT {
-                    1 => _mm512_maskz_compress_epi8(which, samples),
-                    2 => _mm512_maskz_compress_epi16(which as u32, samples),
-                    4 => _mm512_maskz_compress_epi32(which as u16, samples),
-                    _ => _mm512_maskz_compress_epi64(which as u8, samples),
-                };
-                _mm512_storeu_si512(to.cast(), packed);
-                to = to.add(UNIT * which.count_ones() as usize);
-            }
+            put_samples::<UNIT>(&all, clocks, to);
             put_stamps(clocks, stamp, stamps);
             if taken_enough(taken, clocks, changed) {
                 return block;

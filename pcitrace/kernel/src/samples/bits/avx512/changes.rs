@@ -1,6 +1,6 @@
 //! Changes found in a stretch of samples, and clocks taken out around them, by long vectors.
 
-use super::{PLACES, Pick, any, load, reads};
+use super::{PLACES, Pick, any, load, put_samples, reads, sample};
 use crate::samples::BLOCK;
 use crate::samples::bits::{ChangeWays, FindChanges, Look, TakeChanges};
 use crate::samples::changes::{Maps, Progress, Watched};
@@ -105,7 +105,7 @@ fn sum_up(blocks: usize, flipped: bool, maps: &mut Maps) {
 }
 
 /// Where clocks that are taken go, and how many are there.
-struct Room {
+struct Filled {
     samples: *mut u8,
     stamps: *mut u64,
     missing: *mut u64,
@@ -113,7 +113,7 @@ struct Room {
     count: usize,
 }
 
-impl Room {
+impl Filled {
     /// Adds a clock by itself, which is not suspect.
     ///
     /// # Safety
@@ -144,21 +144,9 @@ impl Room {
         stamp: u64,
         missing: u64,
     ) {
-        let lanes = 64 / UNIT;
         // Safety: as the caller says.
         unsafe {
-            let mut to = self.samples.add(UNIT * self.count);
-            for (nth, &samples) in all.iter().enumerate() {
-                let which = clocks >> (nth * lanes) & (!0 >> (64 - lanes));
-                let packed = match UNIT {
-                    1 => _mm512_maskz_compress_epi8(which, samples),
-                    2 => _mm512_maskz_compress_epi16(which as u32, samples),
-                    4 => _mm512_maskz_compress_epi32(which as u16, samples),
-                    _ => _mm512_maskz_compress_epi64(which as u8, samples),
-                };
-                _mm512_storeu_si512(to.cast(), packed);
-                to = to.add(UNIT * which.count_ones() as usize);
-            }
+            put_samples::<UNIT>(all, clocks, self.samples.add(UNIT * self.count));
             self.put_stamps(clocks, stamp, missing);
             self.put_suspect(_pext_u64(changed, clocks));
         }
@@ -168,7 +156,7 @@ impl Room {
     /// The stamps of the clocks, and how many are missing before them. Most often there are no more than sixteen.
     ///
     /// # Safety
-    /// As for [`Room::push_all`].
+    /// As for [`Filled::push_all`].
     #[target_feature(enable = "avx512f,avx512bw,avx512vbmi2,popcnt")]
     #[inline]
     unsafe fn put_stamps(&mut self, clocks: u64, stamp: u64, missing: u64) {
@@ -227,7 +215,7 @@ unsafe fn take<const UNIT: usize>(
     let Progress { mut eight, mut steady, mut taken_to, left_out, .. } = *progress;
     let begun = taken.count();
     let room = taken.all_room();
-    let mut room = Room {
+    let mut room = Filled {
         samples: room.samples.as_mut_ptr(),
         stamps: room.stamps.as_mut_ptr(),
         missing: room.missing.as_mut_ptr(),
@@ -309,21 +297,4 @@ unsafe fn changed_in<const UNIT: usize>(samples: &[__m512i; UNIT], start: *const
         changed |= any::<UNIT>(_mm512_xor_si512(samples, before), mask) << (nth * (64 / UNIT));
     }
     changed
-}
-
-/// A sample as a number.
-///
-/// # Safety
-/// It is there.
-#[inline(always)]
-unsafe fn sample<const UNIT: usize>(at: *const u8) -> u64 {
-    // Safety: as the caller says.
-    unsafe {
-        match UNIT {
-            1 => at.read().into(),
-            2 => at.cast::<u16>().read_unaligned().into(),
-            4 => at.cast::<u32>().read_unaligned().into(),
-            _ => at.cast::<u64>().read_unaligned(),
-        }
-    }
 }
