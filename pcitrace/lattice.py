@@ -29,6 +29,7 @@ __all__ = [
     "CONTEXTS",
     "COST",
     "CUT",
+    "ENDS",
     "KIND",
     "KIND_TIME",
     "STATES",
@@ -63,9 +64,10 @@ CONTEXTS, CUT = 14, 13
 """What was before: left over for long; inside a segment of track 0, the end of one; the same of track 1; then the first
 and the second left-over item behind each of these; one left over that was cut."""
 
-ALONE, WHOSE, BEGINS, KIND, KIND_TIME = 11, 1, 3, slice(7, 9), slice(9, 11)
+ALONE, WHOSE, BEGINS, KIND, KIND_TIME, ENDS = 13, 1, 3, slice(7, 9), slice(9, 11), 11
 """Columns of what each item costs by itself (`Sequence.alone`); the first of those of being in a track, behind that of
-being left over, and of beginning in one; those of the two kinds of what is left over, and of the times of these."""
+being left over, and of beginning in one; those of the two kinds of what is left over, and of the times of these; the
+first of those of ending in a track."""
 
 STRAY = 1e-7
 """Share of segments that claim nothing, where all that there was to claim is known. A judgement."""
@@ -118,9 +120,9 @@ class Sequence:
         Whether the other side ended it.
     place, next_place : arrays of int
         Where it begins in memory and where what follows would; -1 if unknown.
-    alone : array of float32, shape (items, 11)
+    alone : array of float32, shape (items, 13)
         Cost of being left over, in track 0, 1, beginning in track 0, 1, claiming no target in 0, 1; left over and of
-        kind 0, 1; and of its time then, where something else than the items tells it (else infinite).
+        kind 0, 1; of its time then, where something else than the items tells it (else infinite); ending in 0, 1.
     """
 
     begin_us: Floats

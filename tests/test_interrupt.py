@@ -57,7 +57,7 @@ def lattice():
     cost = lambda *shape: rng.uniform(0, 6, shape).astype(np.float32)
     begin = np.arange(n) * 1.0
     sequence = l.Sequence(begin, begin, begin + 0.2, np.ones(n, np.uint32), np.zeros(n, np.uint8),
-                          np.full(n, -1), np.full(n, -1), cost(n, 11))
+                          np.full(n, -1), np.full(n, -1), cost(n, 13))
     for after in (False, True):
         times = np.arange(0, n, 2) + 0.5
         count = len(times)

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pcitrace.lattice import (
+    ALONE,
     BINS,
     BROAD,
     CONTEXTS,
@@ -62,7 +63,7 @@ def problem(seed: int, items: int = ITEMS, each: int = 2) -> Problem:
         rng.integers(0, 2, items).astype(np.uint8),
         place,
         place + 8 * rng.integers(0, 2, items),
-        cost(items, 11),
+        cost(items, ALONE),
     )
     goals = tuple(
         Goals(
@@ -224,6 +225,7 @@ def slow_cost(one: Problem, table: Table, labels: tuple[tuple[int, str, int], ..
         context = 1 + 2 * t
         if part in ("only", "ends"):
             units, was_cut, _ = open_[t]
+            total += s.alone[item, 11 + t]
             if target >= 0:
                 off = units - int(np.clip(units, goals.least[target], goals.most[target])) + 3
                 if not 0 <= off < 8:
@@ -341,7 +343,7 @@ def test_a_margin_below_its_bound_is_that_of_a_reading(seed: int) -> None:
     """Where the search leaves states out a margin may end there; below that bound a reading is as near as it says."""
     one = problem(seed)
     costs = all_costs(seed)
-    for states in (10, 30):
+    for states in (6, 30):
         got = read(one.sequence, one.goals, one.table, Limits(states, 8.0))
         assert (got.margins <= got.bound[:, None]).all()
         assert (got.bound <= np.float32(8.0)).all()

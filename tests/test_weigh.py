@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pandas as pd
@@ -19,7 +20,7 @@ from pcitrace.frames import again, margins
 from pcitrace.frames.margins import _by_rules as margins_of
 from pcitrace.lattice import ALONE, CLOSER, STATES, Learner, Limits, Reading, Sequence, bins, read
 from pcitrace.profiles import Descriptor, Profile
-from pcitrace.traffic import contest, costs, goals, reader, weigh
+from pcitrace.traffic import beginnings, contest, costs, doubts, goals, reader, ways, weigh
 from pcitrace.traffic.asked import AGREED, FAR, STATED, SURE
 from pcitrace.traffic.content import FCS, HEAD, Heads, begins_alike, behind_us, lies_inside, unlike
 from pcitrace.traffic.goals import (
@@ -322,10 +323,10 @@ def _sends(there: list[bool], cost: float, margin: float = 20.0) -> Reading:
     return Reading(np.where(some, SEND, -1), some, some, numbers, margins, cost, bound=np.full(count, 30.0, np.float32))
 
 
-def test_what_leaves_most_frames_out_explains_nothing() -> None:
+def test_what_leaves_most_frames_out_explains_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     now, half, fewer = (_sends([True] * some + [False] * (4 - some), -float(4 - some)) for some in (4, 2, 1))
-    tried: Any = SimpleNamespace(otherwise=lambda one: [half, fewer] if one is now else [])
-    assert Reader.doubted_otherwise(tried, now) == [half]
+    monkeypatch.setattr(doubts, "_otherwise", lambda _, one: [half, fewer] if one is now else [])
+    assert doubts.doubted_otherwise(Any, now) == [half]
 
 
 @pytest.mark.parametrize(
@@ -349,9 +350,10 @@ def _doubted_by(other: Reading) -> set[int]:
     """The sends whose edges are both doubted, of which all were found."""
     count = len(other.track)
     first = _sends([True] * count, 0.0)
-    tried: Any = SimpleNamespace(doubted_otherwise=lambda _: [other], settle=lambda one, **_: one)
+    tried: Any = SimpleNamespace(settle=lambda one, **_: one)
     nats = np.full((count, 2), 15.0)
-    contest._where_doubted(nats, np.arange(count), first, first, tried)
+    with patch.object(contest, "doubted_otherwise", lambda *_: [other]):
+        contest._where_doubted(nats, np.arange(count), first, first, tried)
     return set(np.flatnonzero((nats == 0.0).all(axis=1)).tolist())
 
 
@@ -372,7 +374,7 @@ def test_what_is_read_otherwise_is_what_another_reading_is_near_in(monkeypatch: 
         )
         return now
 
-    monkeypatch.setattr(reader, "read", captured)
+    monkeypatch.setattr(doubts, "read", captured)
     asked: Any = SimpleNamespace(
         settle=lambda one, **_: one,
         lying=lambda *_: None,
@@ -380,7 +382,7 @@ def test_what_is_read_otherwise_is_what_another_reading_is_near_in(monkeypatch: 
         limits=lambda _: None,
         wide=0,
     )
-    assert len(list(Reader.otherwise(asked, now))) == len(seen) == 4
+    assert len(list(doubts._otherwise(asked, now))) == len(seen) == 4
     whose, begins = {(0, 1), (2, 0)}, {(0, 3)}
     asked_for = [(whose, AGREED), (whose, SURE), (begins, SURE), (begins, FAR)]
     assert seen == [dict.fromkeys(columns, nats) for columns, nats in asked_for]
@@ -399,7 +401,8 @@ def test_many_pieces_are_read_few_times(tmp_path: Path, monkeypatch: pytest.Monk
             assert limits.nats > CLOSER
         return read(sequence, *args, **kwargs)
 
-    monkeypatch.setattr(reader, "read", counted)
+    for module in (reader, beginnings, doubts):
+        monkeypatch.setattr(module, "read", counted)
     monkeypatch.setattr(reader, "SMALL", 800)
     bench = Bench("tiny", 1257, 300)
     found = score(bench, analysed(bench, tmp_path).table, "control16").total(*EDGES)
@@ -430,12 +433,6 @@ def test_all_pieces_are_read_as_is_cheapest_of_the_first(
     class Ways:
         """What there is to try, of the first pieces or of all; its readings are words."""
 
-        def varied(self, _: str, side: int) -> list[str]:
-            return [f"{one} {names[side]}" for one in ("longer", "shorter")]
-
-        def cut_and_read_again(self, _: str) -> list[tuple[str, str]]:
-            return [("joined", " from 16"), ("joined", " from 32")]
-
         def settle(self, one: str, way: str = "", rounds: int = 0) -> SimpleNamespace:
             assert rounds or way
             cost = 0.0 if one == "first" else -2 * NOTHING if one + way in cheaper else -NOTHING
@@ -444,14 +441,18 @@ def test_all_pieces_are_read_as_is_cheapest_of_the_first(
         def count(self, _: int) -> int:
             return 0
 
-        def able(self, _: str, side: int) -> str:
-            return names[side]
-
         def head(self, _: str) -> tuple[Ways, str]:
             return Ways(), "first"
 
-    monkeypatch.setattr(reader, "shifts", lambda _best, _side, _count, able: [f"earlier {able}"])
-    found = Reader.as_in_the_head(Ways(), "best")  # type: ignore[arg-type]
+    alike: dict[str, Any] = {
+        "shifts": lambda _best, _side, _count, able: [f"earlier {able}"],
+        "_able": lambda _reader, _best, side: names[side],
+        "_varied": lambda _reader, _best, side: [f"{one} {names[side]}" for one in ("longer", "shorter")],
+        "_cut_and_read_again": lambda _reader, _best: [("joined", " from 16"), ("joined", " from 32")],
+    }
+    for name, one in alike.items():
+        monkeypatch.setattr(ways, name, one)
+    found = ways._as_in_the_head(Ways(), "best")  # type: ignore[arg-type]
     assert [one.name for one in found] == tried
 
 
@@ -1171,17 +1172,17 @@ def test_a_frame_that_is_missing_between_others_was_not_cut_by_the_capture(tmp_p
 def test_sends_and_receives_that_overlap_with_the_wire_are_tried_together(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a card that does both (`cardbench`, cut-through 1219) neither alone was likely: 70 values were wrong."""
     whole, overlapping = (unknown_layout(SEND, kind, 4) for kind in (True, False))
-    guesses = [reader._Guess(whole, None), reader._Guess(whole, 300), reader._Guess(overlapping, 310)]
+    guesses = [beginnings._Guess(whole, None), beginnings._Guess(whole, 300), beginnings._Guess(overlapping, 310)]
     tried = []
 
-    def tried_from(_: Reader, *pair: reader._Guess) -> SimpleNamespace:
+    def tried_from(_reader: Reader, _longest: Any, *pair: beginnings._Guess) -> SimpleNamespace:
         tried.append(pair)
         return SimpleNamespace(cost=float(len(tried)))
 
-    monkeypatch.setattr(Reader, "guesses", lambda *_: guesses)
-    monkeypatch.setattr(Reader, "from_guess", tried_from)
-    monkeypatch.setattr(Reader, "settle", lambda _, one: one)
-    object.__new__(Reader).from_peaks()
+    monkeypatch.setattr(beginnings, "_guesses", lambda *_: guesses)
+    monkeypatch.setattr(beginnings, "_from_guess", tried_from)
+    monkeypatch.setattr(beginnings, "_valley_us", lambda _: np.inf)
+    beginnings.from_peaks(SimpleNamespace(pieces=None, settle=lambda one: one))  # type: ignore[arg-type]
     assert (guesses[2], guesses[2]) in tried
     assert (guesses[1], guesses[1]) not in tried
     assert len(tried) == len(set(tried))

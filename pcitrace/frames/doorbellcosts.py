@@ -240,6 +240,13 @@ class Reader:
             self.taught[key] = self._read(found, shape, margins=False)
         return self.taught[key]
 
+    def otherwise(self, found: Released, ring: int, nats: float) -> Released:
+        """Return what is read with what a reading teaches, where it is dearer by so much that an access rings."""
+        learner = Learner()
+        items, table = self.items(found, learner), self.table(found, learner)
+        items.place[ring, 0] += nats
+        return read(items, self.targets(found, learner), table, margins=False)
+
     def _read(self, found: Released | None, shape: Floats | float, margins: bool) -> Released:
         """Read with what a reading teaches; margins only of what is an answer, for they take as long as the reading."""
         learner = Learner()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["AGREED", "FAR", "STATED", "SURE"]
+__all__ = ["AGREED", "FAR", "READ_AGAIN", "STATED", "SURE"]
 
 SURE, AGREED = 12.0, 6.0
 """Nats by which any other reading must be dearer, else an edge is null; and where the rules, which know nothing of
@@ -23,3 +23,6 @@ states), 118 hosts with their profiles and 158 with `generic`. With profiles 4 o
 where another way was dearer by 16, of one host, and none of 816 that the rules had; with `generic` 5 of 1,405, of two,
 and none of 580 from 12 on. Held against the same edge only 14 of 844 were. Of the ten cards of another maker, with
 their wires left out, 450 values were given, none of them wrong, all with their profiles."""
+
+READ_AGAIN = 100_000
+"""Items at most that are read to doubt each answer by itself: about three seconds a host. It bounds time."""

@@ -10,10 +10,12 @@ import numpy as np
 from pcitrace.columns import Booleans, Floats, Integers
 from pcitrace.lattice import Reading
 from pcitrace.traffic.asked import AGREED, SURE
+from pcitrace.traffic.doubts import by_halves, doubted_otherwise
 from pcitrace.traffic.goals import RECEIVE, SEND, goals_of
 from pcitrace.traffic.pieces import Pieces
 from pcitrace.traffic.reader import FEW, SMALL, TINY, Reader, cost_of, until
 from pcitrace.traffic.reading import begun_again
+from pcitrace.traffic.ways import near
 from pcitrace.traffic.weigh import Problem, first_reading, started
 
 __all__ = ["alike", "contested"]
@@ -106,16 +108,16 @@ def contested(problem: Problem, described: bool) -> Floats | None:
     everything = first.edges()
     whole = {edge for edge in everything if edge[0] < last[edge[1]]}
     edges = whole if len(head) < len(pieces) else everything
-    near = reader.near(first)
+    others = near(reader, first)
     if len(pieces) <= TINY:
-        near += reader.by_halves(near[0], 0)
-    near = reader.shown(near)
-    moved = [(edges - there, there - everything) for there in (one.edges() for one in near)]
+        others += by_halves(reader, others[0], 0)
+    others = reader.shown(others)
+    moved = [(edges - there, there - everything) for there in (one.edges() for one in others)]
     # The cheapest that puts no edge elsewhere: where no target shows a frame, what they found may be read otherwise.
-    same = [one for one, (differs, more) in zip(near, moved, strict=True) if not differs and not more]
+    same = [one for one, (differs, more) in zip(others, moved, strict=True) if not differs and not more]
     itself = min([reader.as_it_is(first), *same], key=cost_of)
     few = LEFT if described and len(pieces) > TINY else 1 - CONFIRMED
-    for other, (differs, more) in zip(near, moved, strict=True):
+    for other, (differs, more) in zip(others, moved, strict=True):
         many = len(differs) > few * len(edges) or len(more) > MOST * len(edges)
         if many and other.against_by(itself) >= CLEARLY:
             return None
@@ -179,7 +181,7 @@ def _where_doubted(nats: Floats, burst: Integers, first: Reading, itself: Readin
     that settles from what was found has its edges; overloaded receivers show that one which has not leads astray.
     """
     edges = first.edges()
-    others = [(one, _elsewhere(edges, one)) for one in reader.doubted_otherwise(itself)]
+    others = [(one, _elsewhere(edges, one)) for one in doubted_otherwise(reader, itself)]
     others = [(one, gone) for one, gone in others if len(gone) <= LEFT * len(edges)]
     itself = min([itself, *(one for one, gone in others if not gone)], key=cost_of)
     likelier = [(one, gone) for one, gone in others if gone and one.against_by(itself) >= CLEARLY]

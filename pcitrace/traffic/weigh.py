@@ -9,12 +9,15 @@ import numpy as np
 from pcitrace.columns import Booleans, Integers
 from pcitrace.lattice import Reading
 from pcitrace.profiles import Profile
+from pcitrace.traffic import ways
+from pcitrace.traffic.beginnings import as_taught
 from pcitrace.traffic.dma import Dma, directions
 from pcitrace.traffic.goals import LONGEST_BYTES, RECEIVE, SEND, phase_bytes
 from pcitrace.traffic.named import Words
 from pcitrace.traffic.pieces import Pieces
 from pcitrace.traffic.reader import NOTHING, Reader, Targets
 from pcitrace.traffic.reading import begun_again, claiming
+from pcitrace.traffic.search import best, of_head
 from pcitrace.traffic.spare import BEGIN
 from pcitrace.traffic.stated import Stated
 
@@ -99,8 +102,8 @@ def _best(
     sure = certain & first.begins & (first.target >= 0)
     readers = [_reader(pieces, problem, unit) for unit in _widths(problem, pieces, first)]
     if len(readers) > 1 and not readers[0].small:
-        readers = [min(readers, key=lambda one: one.of_head(first)[1].cost)]
-    found = [one.best(first, sure, _as_another(one, like)) for one in readers]
+        readers = [min(readers, key=lambda one: of_head(one, first)[1].cost)]
+    found = [best(one, first, sure, _as_another(one, like)) for one in readers]
     (reading, by_content), *others = sorted(found, key=lambda one: one[0].cost)
     for other, _ in others:
         reading, by_content = reading.against(other), by_content.against(other)
@@ -135,7 +138,7 @@ def _as_another(reader: Reader, like: tuple[Problem, Reading] | None) -> list[Re
     problem, reading = like
     pieces = Pieces.of(problem.dma.bus)
     unit = _width(problem, pieces, reading)
-    return [reader.as_taught(_reader(pieces, problem, unit), reading)] if unit == reader.unit else []
+    return [as_taught(reader, _reader(pieces, problem, unit), reading)] if unit == reader.unit else []
 
 
 def lengthened(problem: Problem) -> tuple[dict[int, float], dict[int, float]]:
@@ -145,7 +148,7 @@ def lengthened(problem: Problem) -> tuple[dict[int, float], dict[int, float]]:
     memory may have as many more.
     """
     first, reader = started(Pieces.of(problem.dma.bus), problem)
-    return reader.lengthened(first, SEND), reader.lengthened(first, RECEIVE)
+    return ways.lengthened(reader, first, SEND), ways.lengthened(reader, first, RECEIVE)
 
 
 def started(pieces: Pieces, problem: Problem) -> tuple[Reading, Reader]:

@@ -42,6 +42,9 @@ pub fn within(table: &[f32], least_us: f64, most_us: f64) -> f32 {
     if low >= high { table[high] } else { table[low..=high].iter().copied().fold(f32::INFINITY, f32::min) }
 }
 
+/// What an item costs by itself: so many values.
+pub const ALONE: usize = 13;
+
 /// The number that stands for no item and no target.
 pub const NONE: u32 = u32::MAX;
 
@@ -59,8 +62,8 @@ pub struct Items {
     pub place: Vec<i64>,
     pub next_place: Vec<i64>,
     /// What it costs by itself: left over, part of track 0 or 1, beginning in track 0 or 1, claiming nothing in 0 or 1;
-    /// left over and of either kind; and its time then, if something outside the sequence tells it.
-    pub alone: Vec<[f32; 11]>,
+    /// left over and of either kind; its time then, if something outside the sequence tells it; ending in track 0 or 1.
+    pub alone: Vec<[f32; ALONE]>,
 }
 
 impl Items {

@@ -1,7 +1,7 @@
 //! `pcitrace._kernel.read_lattice`: tables and columns come as buffers, attribute by attribute.
 
 use super::learned::{Prior, Seen, learn, likeliest};
-use super::model::{CONTEXTS, Costs, Items, Limits, Targets, TrackCosts};
+use super::model::{ALONE, CONTEXTS, Costs, Items, Limits, Targets, TrackCosts};
 use super::{BINS, read, releases};
 use crate::python::interruptible;
 use pyo3::buffer::{Element, PyBuffer};
@@ -63,7 +63,7 @@ fn items(from: Any<'_, '_>) -> PyResult<Items> {
         cut: flags(from, "cut")?,
         place: column(from, "place")?,
         next_place: column(from, "next_place")?,
-        alone: alone.chunks_exact(11).map(fixed).collect(),
+        alone: alone.chunks_exact(ALONE).map(fixed).collect(),
     };
     let count = items.len();
     let same = [items.ready_us.len(), items.end_us.len(), items.units.len(), items.cut.len(), items.place.len()];

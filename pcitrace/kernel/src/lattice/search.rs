@@ -656,7 +656,7 @@ fn part(
         state.context = 1 + 2 * t as u8;
         out.push(state, cost, if begins { Part::Begins } else { Part::GoesOn }, t, track.claimed);
     }
-    let mut ended = cost;
+    let mut ended = cost + items.alone[item][11 + t];
     if claims {
         let target = track.claimed as usize;
         let excess = excess(i64::from(track.units), goals, target);
