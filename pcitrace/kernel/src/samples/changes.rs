@@ -157,10 +157,9 @@ impl Changes {
     #[inline(always)]
     pub unsafe fn take(&mut self, span: &Span, watched: &Watched, taken: &mut Taken) -> Option<(usize, bool)> {
         let (_, take) = self.ways?;
-        let (from, stamp) = (span.sample(self.from).as_ptr(), span.stamp(self.from));
+        let first = (span.sample(self.from).as_ptr(), span.stamp(self.from));
         // Safety: as the caller says.
-        let all =
-            unsafe { take(from, stamp, self.blocks, watched, &self.maps, &mut self.progress, taken, &mut self.ahead) };
+        let all = unsafe { take(first, self.blocks, watched, &self.maps, &mut self.progress, taken, &mut self.ahead) };
         all.then_some((self.from + 8 * self.progress.eight, self.progress.steady))
     }
 }

@@ -85,12 +85,13 @@ pub type TakeClocks = unsafe fn(*const u8, u64, usize, &Look, &mut Taken) -> usi
 /// As for [`TakeClocks`]; there are no more blocks than a stretch has.
 pub type FindChanges = unsafe fn(*const u8, usize, &Look, &mut Maps, &mut Ahead);
 
-/// Takes clocks out around the changes that were found in so many blocks: from, stamp of the first, blocks, what is watched,
-/// what was found, how far that was done. Whether all of them were gone over, before enough clocks were there.
+/// Takes clocks out around the changes that were found in so many blocks: from and stamp of the first, blocks, what is
+/// watched, what was found, how far that was done. Whether all of them were gone over, before enough clocks were there.
 ///
 /// # Safety
 /// As for [`FindChanges`], of the same samples.
-pub type TakeChanges = unsafe fn(*const u8, u64, usize, &Watched, &Maps, &mut Progress, &mut Taken, &mut Ahead) -> bool;
+pub type TakeChanges =
+    unsafe fn((*const u8, u64), usize, &Watched, &Maps, &mut Progress, &mut Taken, &mut Ahead) -> bool;
 
 pub type ChangeWays = (FindChanges, TakeChanges);
 

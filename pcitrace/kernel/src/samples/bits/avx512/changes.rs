@@ -246,8 +246,7 @@ impl Filled {
 /// As there.
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi2,popcnt,bmi1,bmi2,lzcnt")]
 unsafe fn take<const UNIT: usize>(
-    from: *const u8,
-    stamp: u64,
+    (from, stamp): (*const u8, u64),
     blocks: usize,
     watched: &Watched,
     maps: &Maps,
