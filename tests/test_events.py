@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 import pcitrace
 from pcitrace.cli import main
+from pcitrace.instrument.stream import parts
 
 LINES = ("INTA#", "INTB#", "INTC#", "INTD#", "LOCK#")
 
@@ -95,6 +96,25 @@ def test_events_of_any_traffic_in_state_mode(folder: Path, clocks: list[oracle.C
     assert_events(bus.arrow("events").to_pylist(), wanted, 1 / 33.0)
 
 
+@settings(deadline=None, max_examples=15)
+@given(seed=st.integers(0, 2**20), every=st.sampled_from([3, 20, 400]), threads=st.sampled_from([1, 2]))
+def test_events_in_parts_are_the_same_however_a_capture_is_cut(
+    folder: Path, seed: int, every: int, threads: int
+) -> None:
+    sampled, rng = timing(seed, 30, every), Random(seed)
+
+    def listed(lengths: list[int] | None) -> tuple[list[dict], int]:
+        path = waveforms.write_sr(folder / "parts.sr", sampled, chunk_bytes=lengths)
+        bus = pcitrace.open(path, threads=threads).bus
+        rows = [row for part in parts([bus], (), rules=()) for row in pa.table(part.problems).to_pylist()]
+        found = [row for row in rows if row["kind"] == "event"]
+        return sorted(found, key=lambda row: (row["first_clk"], row["text"])), bus.arrow("events").num_rows
+
+    whole, changes = listed(None)
+    assert sum(row["count"] for row in whole) == changes
+    assert listed([rng.randrange(1, 3000) for _ in range(300)]) == (whole, changes)
+
+
 def test_every_reader_says_the_same(folder: Path) -> None:
     sampled = timing(3, 60, 30)
     changes = waveforms.sampled_changes(sampled, 10_000)
@@ -122,8 +142,8 @@ def test_pushed_written_and_asked_for_in_sql_are_the_same(folder: Path) -> None:
 
     live = pcitrace.stream(sampled.names, sampled.rate_hz)
     samples = np.packbits(sampled.bits, axis=1, bitorder="little").tobytes()
-    parts = [live.feed(samples[at : at + 4999]).events for at in range(0, len(samples), 4999)]
-    assert pa.concat_tables([*parts, live.finish().events]).to_pylist() == wanted.to_pylist()
+    pieces = [live.feed(samples[at : at + 4999]).events for at in range(0, len(samples), 4999)]
+    assert pa.concat_tables([*pieces, live.finish().events]).to_pylist() == wanted.to_pylist()
 
     for ending in ("csv", "parquet"):
         out = folder / f"events.{ending}"

@@ -18,6 +18,8 @@ pub struct Event {
     pub asserted: bool,
     /// The transaction that this clock is part of.
     pub transaction: Option<u64>,
+    /// So many had begun.
+    pub begun: u64,
 }
 
 /// What is known of one line.
@@ -80,8 +82,8 @@ impl Events {
         let first = protocol.clk - u64::from(clocks);
         for (clock, line, asserted) in found {
             let clk = first + u64::from(clock);
-            let transaction = protocol.transaction_at(clk);
-            protocol.rows.events.push(Event { clk, stamp: block.stamp(clock), line, asserted, transaction });
+            let (transaction, begun) = (protocol.transaction_at(clk), protocol.begun_at(clk));
+            protocol.rows.events.push(Event { clk, stamp: block.stamp(clock), line, asserted, transaction, begun });
         }
     }
 }

@@ -9,7 +9,7 @@ use std::ops::Range;
 /// Rows of a tile.
 const TILE: usize = GROUP;
 
-/// The fields of some data phases, as they are in [`DataPhase`]; 0 where there is none.
+/// The fields of some data phases, as they are in [`DataPhase`]. Where there is none anything may stand.
 #[derive(Clone)]
 pub struct PhaseTile {
     transaction: [u64; TILE],
@@ -60,7 +60,7 @@ pub struct Run<'a> {
 /// Data phases that follow each other.
 #[derive(Clone, Default)]
 pub struct Phases {
-    /// Of the last one not all need be there; in words, what is behind it is 0.
+    /// Of the last one not all need be there; in words, what is behind it is 0. More may follow whose room is used again.
     tiles: Vec<PhaseTile>,
     count: usize,
 }
@@ -86,11 +86,15 @@ impl Phases {
     /// The tile that the next row is written to, and where.
     #[inline(always)]
     fn room(&mut self) -> (&mut PhaseTile, usize) {
-        let tile = self.count / TILE;
+        let (tile, at) = (self.count / TILE, self.count % TILE);
         if self.tiles.len() == tile {
             self.tiles.push(PhaseTile::EMPTY);
         }
-        (&mut self.tiles[tile], self.count % TILE)
+        let tile = &mut self.tiles[tile];
+        if at == 0 {
+            (tile.has_data, tile.has_enables, tile.parity_known, tile.parity_ok) = (0, 0, 0, 0);
+        }
+        (tile, at)
     }
 
     #[inline(always)]
@@ -173,13 +177,12 @@ impl Phases {
         }
     }
 
-    /// Forgets so many of the first ones: nearly all. The room of most of them stays.
+    /// Forgets so many of the first ones: nearly all. The room stays.
     pub fn forget(&mut self, gone: usize) {
         if gone == 0 {
             return;
         }
         let left: Vec<_> = (gone..self.count).map(|nth| self.get(nth)).collect();
-        self.tiles.clear();
         self.count = 0;
         left.iter().for_each(|row| self.push(row));
     }

@@ -287,7 +287,7 @@ impl Counted for DataPhase {
 impl Counted for Event {
     fn counted_from(self, origin: Origin) -> Self {
         let transaction = self.transaction.map(|number| number + origin.transactions);
-        Event { clk: self.clk + origin.clocks, transaction, ..self }
+        Event { clk: self.clk + origin.clocks, transaction, begun: self.begun + origin.transactions, ..self }
     }
 }
 

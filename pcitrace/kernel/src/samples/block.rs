@@ -164,6 +164,13 @@ impl<'a, B: Backend> Block<'a, B> {
         Block { span, start, edges, backend: PhantomData }
     }
 
+    /// Those of its clocks.
+    #[inline(always)]
+    pub fn only(&self, clocks: u64) -> Self {
+        // Safety: the backend fits the processor.
+        Block { edges: unsafe { B::expand(clocks, self.edges) }, ..*self }
+    }
+
     /// One byte of each sample.
     #[inline(always)]
     pub fn plane(&self, byte: usize) -> B::Plane {

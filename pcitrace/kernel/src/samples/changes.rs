@@ -2,6 +2,7 @@
 //! guess, as fast as memory gives it, and where the bus begins and ends to rest is looked up then.
 
 use crate::samples::BLOCK;
+use crate::samples::ahead::Ahead;
 use crate::samples::bits::{Backend, ChangeWays, Look};
 use crate::samples::block::{Span, below};
 use crate::samples::taken::Taken;
@@ -23,14 +24,13 @@ pub struct Maps {
     pub changed: [u64; BLOCKS + 8],
     /// How many clocks come before each block, and behind the last one.
     pub before: [u64; BLOCKS + 8],
-    /// Which bytes of a block's `changed` are not 0, and in which blocks any is.
-    pub moved: [u8; BLOCKS + 8],
+    /// In which blocks one does.
     pub busy: u64,
 }
 
 impl Default for Maps {
     fn default() -> Self {
-        Maps { high: [0; _], clocks: [0; _], changed: [0; _], before: [0; _], moved: [0; _], busy: 0 }
+        Maps { high: [0; _], clocks: [0; _], changed: [0; _], before: [0; _], busy: 0 }
     }
 }
 
@@ -38,15 +38,15 @@ impl Maps {
     /// The first eight samples from number `eight` of them on in which something changes.
     #[inline(always)]
     pub fn next_moved(&self, eight: usize) -> Option<usize> {
-        let (block, within) = (eight / 8, eight % 8);
-        let here = self.moved[block] >> within != 0;
+        let (block, gone) = (eight / 8, below(8 * (eight % 8) as u32));
+        let here = self.changed[block] & !gone != 0;
         let busy = self.busy & !below((block + usize::from(!here)) as u32);
         if busy == 0 {
             return None;
         }
         let found = busy.trailing_zeros() as usize;
-        let gone = if found == block { within } else { 0 };
-        Some(8 * found + gone + (self.moved[found] >> gone).trailing_zeros() as usize)
+        let gone = if found == block { gone } else { 0 };
+        Some(8 * found + (self.changed[found] & !gone).trailing_zeros() as usize / 8)
     }
 
     /// The last clock from sample `from` on before sample `to`.
@@ -114,6 +114,8 @@ pub struct Changes {
     /// Number of the first sample, and how many blocks there are.
     from: usize,
     blocks: usize,
+    /// How far samples were asked for.
+    pub ahead: Ahead,
 }
 
 impl Changes {
@@ -138,7 +140,7 @@ impl Changes {
         self.blocks = ((to - from) / BLOCK).min(BYTES / BLOCK / self.unit).min(BLOCKS);
         self.progress = Progress { steady, left_out: taken.left_out(), ..Progress::default() };
         // Safety: as the caller says.
-        unsafe { find(span.sample(from).as_ptr(), self.blocks, &watched.look, &mut self.maps) };
+        unsafe { find(span.sample(from).as_ptr(), self.blocks, &watched.look, &mut self.maps, &mut self.ahead) };
     }
 
     /// Something changes nearly everywhere.
@@ -155,9 +157,9 @@ impl Changes {
     #[inline(always)]
     pub unsafe fn take(&mut self, span: &Span, watched: &Watched, taken: &mut Taken) -> Option<(usize, bool)> {
         let (_, take) = self.ways?;
-        let (from, stamp) = (span.sample(self.from).as_ptr(), span.stamp(self.from));
+        let first = (span.sample(self.from).as_ptr(), span.stamp(self.from));
         // Safety: as the caller says.
-        let all = unsafe { take(from, stamp, self.blocks, watched, &self.maps, &mut self.progress, taken) };
+        let all = unsafe { take(first, self.blocks, watched, &self.maps, &mut self.progress, taken, &mut self.ahead) };
         all.then_some((self.from + 8 * self.progress.eight, self.progress.steady))
     }
 }

@@ -1,5 +1,6 @@
 //! Samples to bitmaps of clocks. Nothing here knows which bus it is.
 
+pub mod ahead;
 pub mod bits;
 pub mod block;
 pub mod changes;

@@ -7,6 +7,7 @@ use crate::pci::protocol::{Protocol, Whole};
 use crate::pci::rules::Rules;
 use crate::pci::word::Word;
 use crate::samples::BLOCK;
+use crate::samples::ahead::Ahead;
 #[cfg(target_arch = "x86_64")]
 use crate::samples::bits::{self, Avx2, Avx512};
 use crate::samples::bits::{Backend, Portable};
@@ -361,17 +362,18 @@ unsafe fn give<B: Engine>(decoder: &mut Decoder, dense: &mut Dense, all: bool) {
     dense.taken.note_missing();
     let (span, clocks) = dense.waiting();
     let mut whole = decoder.whole.take();
+    let mut ahead = decoder.changes.ahead;
     decoder.protocol.go_on(span.missing(0, 1));
     if let Some(whole) = &mut whole {
         // Safety: the backend fits the processor, here and below.
-        unsafe { B::note_all(decoder, dense, whole) };
+        unsafe { B::note_all(decoder, dense, whole, &mut ahead) };
         decoder.first_clock = decoder.first_clock.or((clocks > 1).then(|| span.stamp(1)));
     }
     // The first one was decoded.
     let mut at = 1;
     loop {
         if let Some(whole) = &mut whole {
-            at = unsafe { B::whole(&mut decoder.protocol, whole, &span, at) };
+            at = unsafe { B::whole(&mut decoder.protocol, whole, &span, at, &mut ahead) };
         }
         if at == clocks || !all && clocks - at < BLOCK {
             break;
@@ -388,18 +390,23 @@ unsafe fn give<B: Engine>(decoder: &mut Decoder, dense: &mut Dense, all: bool) {
         at = to;
     }
     decoder.whole = whole;
+    decoder.changes.ahead = ahead;
     dense.taken.keep_from(at);
 }
+
+/// Lines of the cache that are asked for with each block of clocks, about as many as memory gives meanwhile.
+const A_BLOCK: usize = 4;
 
 /// Notes what the lines read at the clocks that were taken out.
 ///
 /// # Safety
 /// The backend fits the processor.
 #[inline(always)]
-unsafe fn note_all<B: Backend>(decoder: &Decoder, dense: &Dense, whole: &mut Whole) {
+unsafe fn note_all<B: Backend>(decoder: &Decoder, dense: &Dense, whole: &mut Whole, ahead: &mut Ahead) {
     let (span, clocks) = dense.waiting();
     whole.clear();
     for start in (0..clocks).step_by(BLOCK) {
+        ahead.ask(A_BLOCK);
         // Safety: there is room for a block behind the last clock; and as the caller says.
         unsafe {
             let (edges, word) = decoder.control.read::<B>(&span, start, below((clocks - start).min(BLOCK) as u32));
@@ -431,13 +438,13 @@ pub(super) trait Engine: Backend + Sized {
     ///
     /// # Safety
     /// As there.
-    unsafe fn note_all(decoder: &Decoder, dense: &Dense, whole: &mut Whole);
+    unsafe fn note_all(decoder: &Decoder, dense: &Dense, whole: &mut Whole, ahead: &mut Ahead);
 
     /// [`Protocol::whole`], for as many transactions at a time as the processor can.
     ///
     /// # Safety
     /// The backend fits the processor.
-    unsafe fn whole(protocol: &mut Protocol, whole: &mut Whole, span: &Span, at: usize) -> usize;
+    unsafe fn whole(protocol: &mut Protocol, whole: &mut Whole, span: &Span, at: usize, ahead: &mut Ahead) -> usize;
 
     /// [`Rules::push`], behind a call for the same reason.
     ///
@@ -469,12 +476,12 @@ impl Engine for Portable {
         unsafe { give::<Self>(decoder, dense, all) }
     }
 
-    unsafe fn note_all(decoder: &Decoder, dense: &Dense, whole: &mut Whole) {
-        unsafe { note_all::<Self>(decoder, dense, whole) }
+    unsafe fn note_all(decoder: &Decoder, dense: &Dense, whole: &mut Whole, ahead: &mut Ahead) {
+        unsafe { note_all::<Self>(decoder, dense, whole, ahead) }
     }
 
-    unsafe fn whole(protocol: &mut Protocol, whole: &mut Whole, span: &Span, at: usize) -> usize {
-        unsafe { protocol.whole::<Self, u64>(whole, span, at) }
+    unsafe fn whole(protocol: &mut Protocol, whole: &mut Whole, span: &Span, at: usize, ahead: &mut Ahead) -> usize {
+        unsafe { protocol.whole::<Self, u64>(whole, span, at, ahead) }
     }
 
     unsafe fn judge(rules: &mut Rules, block: &Block<Self>, word: &Word) {
@@ -532,30 +539,40 @@ impl<const UNIT: usize, const DATA: bool> Engine for Avx2<UNIT, DATA> {
     }
 
     #[inline(always)]
-    unsafe fn note_all(decoder: &Decoder, dense: &Dense, whole: &mut Whole) {
+    unsafe fn note_all(decoder: &Decoder, dense: &Dense, whole: &mut Whole, ahead: &mut Ahead) {
         #[target_feature(enable = "avx2,bmi1,bmi2,popcnt,lzcnt")]
         #[inline(never)]
-        fn by_avx2<const UNIT: usize, const DATA: bool>(decoder: &Decoder, dense: &Dense, whole: &mut Whole) {
+        fn by_avx2<const UNIT: usize, const DATA: bool>(
+            decoder: &Decoder,
+            dense: &Dense,
+            whole: &mut Whole,
+            ahead: &mut Ahead,
+        ) {
             // Safety: this function has the features.
-            unsafe { note_all::<Avx2<UNIT, DATA>>(decoder, dense, whole) }
+            unsafe { note_all::<Avx2<UNIT, DATA>>(decoder, dense, whole, ahead) }
         }
         #[target_feature(enable = "avx2,bmi1,bmi2,popcnt,lzcnt,avx512f,avx512bw,avx512vbmi,avx512vbmi2")]
         #[inline(never)]
-        fn by_avx512<const UNIT: usize, const DATA: bool>(decoder: &Decoder, dense: &Dense, whole: &mut Whole) {
+        fn by_avx512<const UNIT: usize, const DATA: bool>(
+            decoder: &Decoder,
+            dense: &Dense,
+            whole: &mut Whole,
+            ahead: &mut Ahead,
+        ) {
             // Safety: this function has the features.
-            unsafe { note_all::<Avx512<UNIT, DATA>>(decoder, dense, whole) }
+            unsafe { note_all::<Avx512<UNIT, DATA>>(decoder, dense, whole, ahead) }
         }
         unsafe {
             if bits::avx512::reads() {
-                by_avx512::<UNIT, DATA>(decoder, dense, whole)
+                by_avx512::<UNIT, DATA>(decoder, dense, whole, ahead)
             } else {
-                by_avx2::<UNIT, DATA>(decoder, dense, whole)
+                by_avx2::<UNIT, DATA>(decoder, dense, whole, ahead)
             }
         }
     }
 
     #[inline(always)]
-    unsafe fn whole(protocol: &mut Protocol, whole: &mut Whole, span: &Span, at: usize) -> usize {
+    unsafe fn whole(protocol: &mut Protocol, whole: &mut Whole, span: &Span, at: usize, ahead: &mut Ahead) -> usize {
         #[target_feature(enable = "avx2,bmi1,bmi2,popcnt,lzcnt")]
         #[inline(never)]
         unsafe fn one_by_one<const UNIT: usize, const DATA: bool>(
@@ -563,9 +580,10 @@ impl<const UNIT: usize, const DATA: bool> Engine for Avx2<UNIT, DATA> {
             whole: &mut Whole,
             span: &Span,
             at: usize,
+            ahead: &mut Ahead,
         ) -> usize {
             // Safety: this function has the features.
-            unsafe { protocol.whole::<Avx2<UNIT, DATA>, u64>(whole, span, at) }
+            unsafe { protocol.whole::<Avx2<UNIT, DATA>, u64>(whole, span, at, ahead) }
         }
         #[target_feature(enable = "avx2,bmi1,bmi2,popcnt,lzcnt,avx512f,avx512cd,avx512vbmi,avx512vpopcntdq")]
         #[inline(never)]
@@ -574,15 +592,16 @@ impl<const UNIT: usize, const DATA: bool> Engine for Avx2<UNIT, DATA> {
             whole: &mut Whole,
             span: &Span,
             at: usize,
+            ahead: &mut Ahead,
         ) -> usize {
             // Safety: this function has the features.
-            unsafe { protocol.whole::<Avx2<UNIT, DATA>, Eight>(whole, span, at) }
+            unsafe { protocol.whole::<Avx2<UNIT, DATA>, Eight>(whole, span, at, ahead) }
         }
         unsafe {
             if lanes::avx512::is_there() {
-                by_eight::<UNIT, DATA>(protocol, whole, span, at)
+                by_eight::<UNIT, DATA>(protocol, whole, span, at, ahead)
             } else {
-                one_by_one::<UNIT, DATA>(protocol, whole, span, at)
+                one_by_one::<UNIT, DATA>(protocol, whole, span, at, ahead)
             }
         }
     }

@@ -511,11 +511,10 @@ impl Sink for PartSink {
         let queue = &mut self.queues[bus];
         for event in &rows.events {
             // Of none, so that it stands where it was, and is not taken to be said of a transaction.
-            let begun = queue.number + (queue.transactions.len() - queue.taken) as u64;
             queue.problems.push(Problem {
                 stamp: event.stamp,
                 what: What::Event { line: event.line, asserted: event.asserted },
-                concerns: Concerns::NoneAfter(event.transaction.unwrap_or(begun)),
+                concerns: Concerns::NoneAfter(event.transaction.unwrap_or(event.begun)),
                 lines: 0,
                 first_clk: event.clk,
                 last_clk: event.clk,

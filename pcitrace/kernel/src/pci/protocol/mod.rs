@@ -196,6 +196,12 @@ impl Protocol {
         &self.layout
     }
 
+    /// How many transactions had begun with a clock of the last block.
+    pub fn begun_at(&self, clk: u64) -> u64 {
+        let open = self.open.as_ref().filter(|open| open.row.start_clk <= clk);
+        open.map_or_else(|| self.drained + self.rows.transactions.begun(clk) as u64, |open| open.number + 1)
+    }
+
     /// The transaction that a clock of the last block is part of, if any.
     pub fn transaction_at(&self, clk: u64) -> Option<u64> {
         if let Some(open) = self.open.as_ref().filter(|open| open.row.start_clk <= clk) {

@@ -192,6 +192,10 @@ impl Protocol {
     #[inline(always)]
     pub(super) fn list_data_phases<B: Backend>(&mut self, block: &Block<B>, data: u64, wide: u64, number: u64) {
         let layout = &self.layout;
+        let disabled = self.beside.disabled[..4].iter().fold(0, |any, lane| any | lane);
+        if disabled & data == 0 && wide == 0 && !layout.has_unknown() {
+            return self.list_burst(&block.only(data), number);
+        }
         for clock in ones(data) {
             let sample = block.sample(clock);
             let is_wide = wide >> clock & 1 != 0;
@@ -269,7 +273,7 @@ impl Protocol {
         }
     }
 
-    /// Data phases of a burst in all clocks of a block, with all bytes enabled: their rows.
+    /// Data phases of 32 bits in all clocks of a block, with all bytes enabled and known: their rows.
     #[inline(always)]
     pub(super) fn list_burst<B: Backend>(&mut self, block: &Block<B>, number: u64) {
         let count = block.clocks() as usize;

@@ -9,10 +9,14 @@ use super::group::{Group, Sums};
 use super::{Protocol, State};
 use crate::pci::layout::Layout;
 use crate::pci::word::Word;
+use crate::samples::ahead::Ahead;
 use crate::samples::bits::Backend;
 use crate::samples::block::{Block, Span, below};
 use crate::samples::lanes::{EIGHT, Lanes, Map};
 use crate::samples::taken::MOST;
+
+/// Lines of the cache that are asked for with each transaction, about as many as memory gives meanwhile.
+const A_TRANSACTION: usize = 2;
 
 /// Clocks of an ordinary transaction, at most, so that its window has the two behind it, too.
 const LONGEST: usize = WINDOW - 2;
@@ -209,7 +213,13 @@ impl Protocol {
     /// # Safety
     /// As for [`Lanes`].
     #[inline(always)]
-    pub unsafe fn whole<B: Backend, L: Lanes>(&mut self, whole: &mut Whole, span: &Span, at: usize) -> usize {
+    pub unsafe fn whole<B: Backend, L: Lanes>(
+        &mut self,
+        whole: &mut Whole,
+        span: &Span,
+        at: usize,
+        ahead: &mut Ahead,
+    ) -> usize {
         if self.state != State::Idle || self.awaits_par.is_some() || !self.ends_tail(whole, at) {
             return at;
         }
@@ -229,6 +239,7 @@ impl Protocol {
         let mut behind = if self.after_transaction == Some(self.clk) { at as u16 } else { 0 };
         let mut done = 0;
         while done < ordinary {
+            ahead.ask(A_TRANSACTION * L::COUNT);
             let most = L::COUNT.min(ordinary - done);
             let group = Group { starts: starts.eight(done), ends: ends.eight(done), count: most, behind };
             let counted = unsafe { self.group::<B, L>(lines, span, &mut sums, group, at) };

@@ -8,6 +8,7 @@ mod avx2;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod avx512;
 
+use crate::samples::ahead::Ahead;
 use crate::samples::block::ones;
 use crate::samples::changes::{Maps, Progress, Watched};
 use crate::samples::taken::Taken;
@@ -82,14 +83,15 @@ pub type TakeClocks = unsafe fn(*const u8, u64, usize, &Look, &mut Taken) -> usi
 ///
 /// # Safety
 /// As for [`TakeClocks`]; there are no more blocks than a stretch has.
-pub type FindChanges = unsafe fn(*const u8, usize, &Look, &mut Maps);
+pub type FindChanges = unsafe fn(*const u8, usize, &Look, &mut Maps, &mut Ahead);
 
-/// Takes clocks out around the changes that were found in so many blocks: from, stamp of the first, blocks, what is watched,
-/// what was found, how far that was done. Whether all of them were gone over, before enough clocks were there.
+/// Takes clocks out around the changes that were found in so many blocks: from and stamp of the first, blocks, what is
+/// watched, what was found, how far that was done. Whether all of them were gone over, before enough clocks were there.
 ///
 /// # Safety
 /// As for [`FindChanges`], of the same samples.
-pub type TakeChanges = unsafe fn(*const u8, u64, usize, &Watched, &Maps, &mut Progress, &mut Taken) -> bool;
+pub type TakeChanges =
+    unsafe fn((*const u8, u64), usize, &Watched, &Maps, &mut Progress, &mut Taken, &mut Ahead) -> bool;
 
 pub type ChangeWays = (FindChanges, TakeChanges);
 

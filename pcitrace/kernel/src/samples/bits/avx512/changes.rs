@@ -2,13 +2,11 @@
 
 use super::{PLACES, Pick, any, load, put_samples, reads, sample};
 use crate::samples::BLOCK;
+use crate::samples::ahead::Ahead;
 use crate::samples::bits::{ChangeWays, FindChanges, Look, TakeChanges};
 use crate::samples::changes::{Maps, Progress, Watched};
 use crate::samples::taken::{CLOCKS, Taken};
 use std::arch::x86_64::*;
-
-/// Bytes that are asked for ahead. As a stretch comes in a burst, that is more than in a loop that never stops.
-const FAR: usize = 12 << 10;
 
 /// For samples of `unit` bytes whose size divides that of a vector.
 pub fn ways(unit: usize) -> Option<ChangeWays> {
@@ -28,60 +26,105 @@ pub fn ways(unit: usize) -> Option<ChangeWays> {
 /// # Safety
 /// As there.
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi,avx512vpopcntdq")]
-unsafe fn find<const UNIT: usize>(from: *const u8, blocks: usize, look: &Look, maps: &mut Maps) {
-    let bits = |of: u64, byte: usize| (of >> (8 * byte)) as u8;
+unsafe fn find<const UNIT: usize>(from: *const u8, blocks: usize, look: &Look, maps: &mut Maps, ahead: &mut Ahead) {
     let clk_byte = look.clk.trailing_zeros() as usize / 8;
-    let clk = _mm512_set1_epi8(bits(look.clk, clk_byte) as i8);
-    let zero = _mm512_setzero_si512();
-    let (mut picks, mut watched, mut last) = ([Pick::of::<UNIT>(0); UNIT], [zero; UNIT], [zero; UNIT]);
-    // Safety: the samples are there with one before and one behind, and so many blocks have room; here and below.
+    let here = u64::MAX >> (64 - 8 * UNIT);
+    ahead.go_to(from, BLOCK * UNIT * blocks);
+    // Safety: as the caller says; one sample is behind the last block.
     unsafe {
-        for byte in 0..UNIT {
-            picks[byte] = Pick::of::<UNIT>(byte);
-            watched[byte] = _mm512_set1_epi8(bits(look.watched, byte) as i8);
-            last[byte] = _mm512_set1_epi8(from.sub(UNIT).add(byte).read() as i8);
+        if look.watched & here & !(0xff << (8 * clk_byte)) == 0 {
+            find_in_byte::<UNIT>(from, blocks, look, clk_byte, maps, ahead);
+        } else {
+            find_in_all::<UNIT>(from, blocks, look, maps, ahead);
         }
-        // Each byte beside the one before it.
-        let before = _mm512_add_epi8(_mm512_loadu_si512(PLACES.as_ptr().cast()), _mm512_set1_epi8(63));
-        let (high, changes) = (maps.high.as_mut_ptr(), maps.changed.as_mut_ptr());
-        for block in 0..blocks {
-            let start = from.add(BLOCK * UNIT * block);
-            for line in 0..UNIT {
-                _mm_prefetch::<_MM_HINT_NTA>(start.wrapping_add(FAR + 64 * line).cast());
-            }
-            let vectors = load::<UNIT>(start);
-            let mut changed = zero;
-            for byte in 0..UNIT {
-                if byte == clk_byte || bits(look.watched, byte) != 0 {
-                    let picked = picks[byte].out_of(&vectors);
-                    if byte == clk_byte {
-                        high.add(block).write(_mm512_test_epi8_mask(picked, clk));
-                    }
-                    let differ = _mm512_xor_si512(picked, _mm512_permutex2var_epi8(last[byte], before, picked));
-                    changed = _mm512_or_si512(changed, _mm512_and_si512(differ, watched[byte]));
-                    last[byte] = picked;
-                }
-            }
-            changes.add(block).write(_mm512_test_epi8_mask(changed, changed));
-        }
-        let behind = from.add(BLOCK * UNIT * blocks + clk_byte).read() & bits(look.clk, clk_byte);
+        let behind = sample::<UNIT>(from.add(BLOCK * UNIT * blocks)) & look.clk & here;
         maps.high[blocks] = u64::from(behind != 0);
     }
     sum_up(blocks, look.flip != 0, maps);
 }
 
+/// Where CLK is high and lines change that all lie in one byte, which is picked out of 64 samples: a third of the instructions.
+///
+/// # Safety
+/// As for [`FindChanges`].
+#[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
+unsafe fn find_in_byte<const UNIT: usize>(
+    from: *const u8,
+    blocks: usize,
+    look: &Look,
+    byte: usize,
+    maps: &mut Maps,
+    ahead: &mut Ahead,
+) {
+    let mask = |bits: u64| _mm512_set1_epi8((bits >> (8 * byte)) as i8);
+    let (clk, watched) = (mask(look.clk), mask(look.watched));
+    let pick = Pick::of::<UNIT>(byte);
+    let (high, changed) = (maps.high.as_mut_ptr(), maps.changed.as_mut_ptr());
+    // Safety: the samples are there with one before, and so many blocks have room.
+    unsafe {
+        // Each byte beside the one before it.
+        let before = _mm512_add_epi8(_mm512_loadu_si512(PLACES.as_ptr().cast()), _mm512_set1_epi8(63));
+        let mut last = _mm512_set1_epi8(from.sub(UNIT).add(byte).read() as i8);
+        let mut asked = *ahead;
+        for block in 0..blocks {
+            let start = from.add(BLOCK * UNIT * block);
+            asked.look_at(start, UNIT);
+            let picked = pick.out_of(&load::<UNIT>(start));
+            high.add(block).write(_mm512_test_epi8_mask(picked, clk));
+            let differ = _mm512_xor_si512(picked, _mm512_permutex2var_epi8(last, before, picked));
+            changed.add(block).write(_mm512_test_epi8_mask(differ, watched));
+            last = picked;
+        }
+        *ahead = asked;
+    }
+}
+
+/// The same where they lie in several.
+///
+/// # Safety
+/// As there.
+#[target_feature(enable = "avx512f,avx512bw")]
+unsafe fn find_in_all<const UNIT: usize>(
+    from: *const u8,
+    blocks: usize,
+    look: &Look,
+    maps: &mut Maps,
+    ahead: &mut Ahead,
+) {
+    let lanes = 64 / UNIT;
+    let mask = |bits: u64| _mm512_set1_epi64(bits as i64);
+    let (clk, watched) = (mask(look.clk), mask(look.watched));
+    let mut asked = *ahead;
+    for block in 0..blocks {
+        let (mut high, mut changed) = (0, 0);
+        // Safety: the samples are there with one before.
+        unsafe {
+            let start = from.add(BLOCK * UNIT * block);
+            asked.look_at(start, UNIT);
+            for nth in 0..UNIT {
+                let samples = _mm512_loadu_si512(start.add(64 * nth).cast());
+                let before = _mm512_loadu_si512(start.add(64 * nth).sub(UNIT).cast());
+                high |= any::<UNIT>(samples, clk) << (nth * lanes);
+                changed |= any::<UNIT>(_mm512_xor_si512(samples, before), watched) << (nth * lanes);
+            }
+        }
+        (maps.high[block], maps.changed[block]) = (high, changed);
+    }
+    *ahead = asked;
+}
+
 /// What follows from where CLK is high, or low where it is `flipped`, and where lines change.
 #[target_feature(enable = "avx512f,avx512bw,avx512vpopcntdq")]
 fn sum_up(blocks: usize, flipped: bool, maps: &mut Maps) {
-    maps.changed[blocks..].fill(0);
-    maps.moved[blocks..].fill(0);
     let flip = _mm512_set1_epi64(-i64::from(flipped));
     let up = |by: i64| _mm512_sub_epi64(_mm512_set_epi64(7, 6, 5, 4, 3, 2, 1, 0), _mm512_set1_epi64(by));
     let (one, two, four, last) = (up(1), up(2), up(4), _mm512_set1_epi64(7));
     let mut all = _mm512_setzero_si512();
-    for first in (0..blocks).step_by(8) {
-        // Safety: there is room for eight behind the last block.
-        unsafe {
+    let mut busy = 0;
+    // Safety: there is room for eight behind the last block.
+    unsafe {
+        _mm512_storeu_si512(maps.changed.as_mut_ptr().add(blocks).cast(), all);
+        for first in (0..blocks).step_by(8) {
             let high = _mm512_xor_si512(flip, _mm512_loadu_si512(maps.high.as_ptr().add(first).cast()));
             let next = _mm512_xor_si512(flip, _mm512_loadu_si512(maps.high.as_ptr().add(first + 1).cast()));
             let after = _mm512_or_si512(_mm512_srli_epi64::<1>(high), _mm512_slli_epi64::<63>(next));
@@ -94,15 +137,15 @@ fn sum_up(blocks: usize, flipped: bool, maps: &mut Maps) {
             all = _mm512_add_epi64(count, _mm512_permutexvar_epi64(last, all));
             _mm512_storeu_si512(maps.before.as_mut_ptr().add(first + 1).cast(), all);
             let changed = _mm512_loadu_si512(maps.changed.as_ptr().add(first).cast());
-            let moved = _mm512_test_epi8_mask(changed, changed);
-            maps.moved[first..][..8].copy_from_slice(&moved.to_le_bytes());
+            busy |= u64::from(_mm512_test_epi64_mask(changed, changed)) << first;
         }
+        _mm512_storeu_si512(maps.clocks.as_mut_ptr().add(blocks).cast(), _mm512_setzero_si512());
     }
-    maps.clocks[blocks..].fill(0);
-    // Safety: so many are there.
-    let moved = unsafe { _mm512_loadu_si512(maps.moved.as_ptr().cast()) };
-    maps.busy = _mm512_test_epi8_mask(moved, moved);
+    maps.busy = busy;
 }
+
+/// Lines of the cache that are asked for with 64 samples around changes, about as many as memory gives meanwhile.
+const AT_CHANGES: usize = 2;
 
 /// Where clocks that are taken go, and how many are there.
 struct Filled {
@@ -203,13 +246,13 @@ impl Filled {
 /// As there.
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi2,popcnt,bmi1,bmi2,lzcnt")]
 unsafe fn take<const UNIT: usize>(
-    from: *const u8,
-    stamp: u64,
+    (from, stamp): (*const u8, u64),
     blocks: usize,
     watched: &Watched,
     maps: &Maps,
     progress: &mut Progress,
     taken: &mut Taken,
+    ahead: &mut Ahead,
 ) -> bool {
     let suspect = (watched.suspect != watched.look.watched).then_some(_mm512_set1_epi64(watched.suspect as i64));
     let Progress { mut eight, mut steady, mut taken_to, left_out, .. } = *progress;
@@ -231,6 +274,7 @@ unsafe fn take<const UNIT: usize>(
     // them and a clock more where not enough clocks are there.
     unsafe {
         while room.count < CLOCKS {
+            ahead.ask(AT_CHANGES);
             if steady {
                 // The clock before the change lies in these eight or the ones before, where a clock is no longer.
                 eight = maps.next_moved(eight).map_or(8 * blocks, |moved| eight.max(moved.saturating_sub(1)));
