@@ -16,7 +16,7 @@ from pcitrace.frames.accesskinds import as_often, commands, in_array, in_turn, o
 from pcitrace.frames.csrtimes import _of_a_rare_kind, _of_a_rare_value, _of_another, _Said
 from pcitrace.frames.doorbellcosts import LONGEST, MOST, Known, Reader, Usual, _as_a_tail, heads, waiting
 from pcitrace.frames.doorbells import Doorbells, find
-from pcitrace.frames.doorbellstarts import ALIKE, RULED_OUT, _leading
+from pcitrace.frames.doorbellstarts import ALIKE, RULED_OUT, _doubts, _leading
 from pcitrace.frames.reads import reads_back, slow
 from pcitrace.frames.sends import Sends, with_unread
 from pcitrace.lattice import BINS, bins
@@ -624,6 +624,13 @@ def test_what_the_cheapest_end_rules_out_leads_nowhere() -> None:
     margins, item = np.zeros((6, 2), np.float32), np.zeros(7, np.float32)
     found = {start: Released(one, one, margins, item, cost) for start, (one, cost) in ends.items()}
     assert _leading(found) == {("cheapest",), ("near",)}
+
+
+def test_rings_that_are_given_but_not_by_far_are_doubted_the_least_sure_first() -> None:
+    """One that rings for two sends once; none that is null, none that no answer doubts."""
+    last, sure = np.array([3, 3, 5, 8, 9, -1]), np.array([12.0, 11.0, 4.0, RULED_OUT, 3.9, 9.0])
+    margins = np.column_stack([np.zeros(6), sure]).astype(np.float32)
+    assert _doubts(Released(last, last, margins, np.zeros(10, np.float32), 0.0)) == [5, 3]
 
 
 def ringing(count: int, every_us: float, wait_us: float) -> Reader:

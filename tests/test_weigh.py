@@ -18,7 +18,7 @@ import pcitrace
 from pcitrace import analysis, frames
 from pcitrace.frames import again, margins
 from pcitrace.frames.margins import _by_rules as margins_of
-from pcitrace.lattice import ALONE, CLOSER, STATES, Learner, Limits, Reading, Sequence, bins, read
+from pcitrace.lattice import ALONE, BEGINS, CLOSER, ENDS, STATES, Learner, Limits, Reading, Sequence, bins, read
 from pcitrace.profiles import Descriptor, Profile
 from pcitrace.traffic import beginnings, contest, costs, doubts, goals, reader, ways, weigh
 from pcitrace.traffic.asked import AGREED, FAR, STATED, SURE
@@ -386,6 +386,41 @@ def test_what_is_read_otherwise_is_what_another_reading_is_near_in(monkeypatch: 
     whose, begins = {(0, 1), (2, 0)}, {(0, 3)}
     asked_for = [(whose, AGREED), (whose, SURE), (begins, SURE), (begins, FAR)]
     assert seen == [dict.fromkeys(columns, nats) for columns, nats in asked_for]
+
+
+def test_edges_that_are_given_but_not_by_far_are_doubted_the_least_sure_first() -> None:
+    """Not what is null anyhow, what no answer doubts, or where the search ended; both edges for one reading if they are
+    as sure. What is left over is no edge.
+    """
+    now = _sends([True, True, True, True, True, False], 0.0, margin=FAR)
+    now.margins[:, 1:3] = [(13.0, 13.0), (7.0, 5.9), (FAR, 19.0), (8.0, 8.5), (12.0, FAR), (12.0, 12.0)]
+    now.bound[3] = 8.0
+    assert doubts._doubts(now) == [(1, BEGINS), (4, BEGINS), (0, BEGINS), (2, ENDS)]
+
+
+def test_what_is_doubted_by_itself_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So many pieces are read at most; again where that was cheaper, and no further."""
+    now = _sends([True] * 50, 0.0, margin=13.0)
+    zeros, none = np.zeros(50), np.zeros(50, np.int64)
+    sequence = Sequence(zeros, zeros, zeros, none, none, none, none, np.zeros((50, ALONE), np.float32))
+    seen = list[tuple[int, ...]]()
+
+    def captured(changed: Sequence, *_: Any, **__: Any) -> Reading:
+        seen.append(tuple(np.argwhere(changed.alone).ravel().tolist()))
+        return replace(now, cost=now.cost - float(len(seen)))
+
+    monkeypatch.setattr(doubts, "read", captured)
+    monkeypatch.setattr(doubts, "READ_AGAIN", 50 * 60)
+    asked: Any = SimpleNamespace(
+        settle=lambda one, **_: one,
+        cheapest=lambda tried: min(tried, key=lambda one: one.cost),
+        lying=lambda *_: None,
+        taught=lambda *_: (sequence, None, None),
+        limits=lambda _: None,
+        pieces=range(50),
+    )
+    assert len(doubts.each_otherwise(asked, [now])) == len(seen) == 60
+    assert seen[:2] == [(0, BEGINS), (1, BEGINS)]
 
 
 def test_many_pieces_are_read_few_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
