@@ -59,7 +59,8 @@ def settle(reader: Reader, first: Integers, last: Integers) -> Released:
     """Return the cheapest of the readings in which several starts end.
 
     Of many sends the first are read from all starts, then more of them and in the end all; where a start leads nowhere,
-    no more is read from it.
+    no more is read from it. Of few each ring that is given, but not by far, is doubted by itself, where no line shows
+    registers: these tell.
 
     Parameters
     ----------
@@ -76,31 +77,33 @@ def settle(reader: Reader, first: Integers, last: Integers) -> Released:
         begins, rings = (np.where(last[:many] < count, one[:many], -1) for one in (first, last))
         only = _leading(_ends(part, begins, rings, only))
         many *= FEW
-    return _doubted(reader, list(_ends(reader, first, last, only).values()))
+    ends = list(_ends(reader, first, last, only).values())
+    best = _surely(min(ends, key=_cost))
+    if only is None and not reader.named:
+        best, ends = _doubted(reader, best, ends)
+    for end in ends:
+        best = against(best, end)
+    return best
 
 
-def _doubted(reader: Reader, ends: list[Released]) -> Released:
-    """Return the cheapest of some readings, no surer than the others leave it; and than those that come of it where one
-    ring that is given, but not by far, is another access. What is cheaper is doubted again.
+def _doubted(reader: Reader, best: Released, ends: list[Released]) -> tuple[Released, list[Released]]:
+    """Return the cheapest reading, and all others, with those that come of it where one ring is another access; what is
+    cheaper is doubted again.
 
     A margin is told by the costs that the reading taught: it is no larger than what the other costs more by what that
     one teaches. On a host (a card of another maker, scatter-gather, 16 channels) two of eleven rings were wrong by 20
-    nats; of another one what came of it was cheaper, and rang for 31 sends more that were right. Where lines show
-    registers these tell.
+    nats; of another one what came of it was cheaper, and rang for 31 sends more that were right.
     """
-    best = _surely(min(ends, key=_cost))
-    left = 0 if reader.named else READ_AGAIN // len(reader.time_us)
+    left = READ_AGAIN // len(reader.time_us)
     for _ in range(TURNS):
         doubts = _doubts(best)[:left]
         left -= len(doubts)
-        ends += [_from(reader, reader.otherwise(best, ring, RULED_OUT)) for ring in doubts]
+        ends = ends + [_from(reader, reader.otherwise(best, ring, RULED_OUT)) for ring in doubts]
         cheapest = min(ends, key=_cost)
         if cheapest.cost >= best.cost:
             break
         best = _surely(cheapest)
-    for end in ends:
-        best = against(best, end)
-    return best
+    return best, ends
 
 
 def _cost(end: Released) -> float:
