@@ -46,7 +46,7 @@ RULED_OUT = 20.0
 
 LEAST, TURNS = 4.0, 3
 """Nats from which on an answer is given at all, if everything agrees with it (`csrtimes.AGREED`); and how often what is
-given is doubted, at most: on 120 cards of another maker three readings in turn were cheaper on one host."""
+given is doubted, at most: it bounds time."""
 
 ANY_KIND = -1
 """Doorbells may be of any kind."""
