@@ -42,24 +42,31 @@ def main(folder: Path, parent: int) -> None:
     _die_with(parent)
     limits, options = Limits(**task["limits"]), Options(**task["options"])
     # The supervisor watches what is resident; this stops what grows faster than it looks.
-    bound = int(limits.memory_mib * (1 << 20))
-    resource.setrlimit(resource.RLIMIT_DATA, (bound, bound))
+    _, most = resource.getrlimit(resource.RLIMIT_DATA)
+    resource.setrlimit(resource.RLIMIT_DATA, (int(limits.memory_mib * (1 << 20)), most))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     try:
         outcome = _analyse(folder, task, limits, options)
-    except (MemoryError, SystemError):
-        # C code that gets no memory may fail without saying why: a SystemError.
-        outcome = {"state": "failed", "kind": MEMORY, "reason": ""}
-    except (PciTraceError, OSError) as error:
-        if is_full(error):
-            raise
-        outcome = {"state": "failed", "kind": "input", "reason": " ".join(str(error).split())}
     except Exception as error:
-        place = traceback.extract_tb(error.__traceback__)[-1]
-        where = f"{Path(place.filename).name}:{place.lineno}"
-        outcome = {"state": "failed", "kind": "error", "reason": f"{type(error).__name__}: {error} ({where}); a defect"}
+        # To say what happened takes memory, too.
+        resource.setrlimit(resource.RLIMIT_DATA, (most, most))
+        outcome = _failed(error)
     outcome["peak_mib"] = peak_mib("self")
     _leave(folder / "outcome.json", outcome)
+
+
+def _failed(error: Exception) -> dict[str, Any]:
+    """Return what is to be said of an error; it is raised where the disk is full."""
+    if isinstance(error, MemoryError | SystemError):
+        # C code that gets no memory may fail without saying why: a SystemError.
+        return {"state": "failed", "kind": MEMORY, "reason": ""}
+    if isinstance(error, PciTraceError | OSError):
+        if is_full(error):
+            raise error
+        return {"state": "failed", "kind": "input", "reason": " ".join(str(error).split())}
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    where = f"{Path(place.filename).name}:{place.lineno}"
+    return {"state": "failed", "kind": "error", "reason": f"{type(error).__name__}: {error} ({where}); a defect"}
 
 
 def peak_mib(process: int | str) -> float | None:
