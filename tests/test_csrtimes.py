@@ -630,7 +630,7 @@ def test_rings_that_are_given_but_not_by_far_are_doubted_the_least_sure_first() 
     """One that rings for two sends once; none that is null, none that no answer doubts."""
     last, sure = np.array([3, 3, 5, 8, 9, -1]), np.array([12.0, 11.0, 4.0, RULED_OUT, 3.9, 9.0])
     margins = np.column_stack([np.zeros(6), sure]).astype(np.float32)
-    assert _doubts(Released(last, last, margins, np.zeros(10, np.float32), 0.0)) == [5, 3]
+    assert _doubts(Released(last, last, margins, np.zeros(10, np.float32), 0.0)) == [(5, 4.0), (3, 11.0)]
 
 
 def ringing(count: int, every_us: float, wait_us: float) -> Reader:

@@ -44,9 +44,11 @@ makers are too short to tell."""
 RULED_OUT = 20.0
 """Nats for each segment that differs from which on a reading is out: no answer asks for a larger margin."""
 
-LEAST, TURNS = 4.0, 3
-"""Nats from which on an answer is given at all, if everything agrees with it (`csrtimes.AGREED`); and how often what is
-given is doubted, at most: it bounds time."""
+LEAST, ALONE, TURNS = 4.0, 8.0, 3
+"""Nats from which on an answer is given if the rules say the same, and if nothing does (`csrtimes.AGREED`, `ANSWERED`);
+and how often what is given is doubted, at most: it bounds time. Of answers that the rules share none was wrong: what
+replaces one that is no surer counts only if it is cheaper. Held against them it made four right ones of the ten cards
+of another maker null."""
 
 ANY_KIND = -1
 """Doorbells may be of any kind."""
@@ -98,7 +100,8 @@ def _doubted(reader: Reader, best: Released, ends: list[Released]) -> tuple[Rele
     for _ in range(TURNS):
         doubts = _doubts(best)[:left]
         left -= len(doubts)
-        ends = ends + [_from(reader, reader.otherwise(best, ring, RULED_OUT)) for ring in doubts]
+        found = [(nats, _from(reader, reader.otherwise(best, ring, RULED_OUT))) for ring, nats in doubts]
+        ends = ends + [end for nats, end in found if nats >= ALONE or end.cost < best.cost]
         cheapest = min(ends, key=_cost)
         if cheapest.cost >= best.cost:
             break
@@ -115,11 +118,13 @@ def _surely(end: Released) -> Released:
     return end if end.surely is None else end.surely()
 
 
-def _doubts(best: Released) -> list[int]:
-    """Return the accesses that ring, but not by far, the least sure first."""
+def _doubts(best: Released) -> list[tuple[int, float]]:
+    """Return the accesses that ring, but not by far, and by how many nats; the least sure first."""
     sure = best.margins[:, 1]
     doubted = np.flatnonzero((best.last >= 0) & (sure >= LEAST) & (sure < RULED_OUT))
-    return list(dict.fromkeys(best.last[doubted[np.argsort(sure[doubted], kind="stable")]].tolist()))
+    order = doubted[np.argsort(-sure[doubted], kind="stable")]
+    nats = dict(zip(best.last[order].tolist(), sure[order].tolist(), strict=True))
+    return sorted(nats.items(), key=lambda one: one[1])
 
 
 def _ends(reader: Reader, first: Integers, last: Integers, only: set[Start] | None = None) -> dict[Start, Released]:
