@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -385,6 +386,27 @@ def test_a_run_that_needs_too_much_memory_fails_alone(runs: Path, tmp_path: Path
     campaign = Campaign(runs / "a", tmp_path / "out", limits=Limits(memory_mib=90))
     [status] = campaign.one()
     assert status["reason"] == "memory: needs more than the 90 MiB it may take (--memory-limit)"
+
+
+def test_what_failed_has_the_memory_to_say_so(tmp_path: Path) -> None:
+    """A child that had none left ended without a word, and seemed to have crashed."""
+    (tmp_path / "task.json").write_text(
+        json.dumps({"limits": asdict(Limits(memory_mib=200)), "options": asdict(Options())})
+    )
+    code = f"""
+import os, resource
+from pathlib import Path
+from pcitrace.campaign import child
+before = resource.getrlimit(resource.RLIMIT_DATA)
+def fails(*_):
+    assert resource.getrlimit(resource.RLIMIT_DATA)[0] == 200 << 20
+    bytearray(300 << 20)
+child._analyse = fails
+child.main(Path({str(tmp_path)!r}), os.getppid())
+assert resource.getrlimit(resource.RLIMIT_DATA) == (before[1], before[1])
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+    assert json.loads((tmp_path / "outcome.json").read_text())["kind"] == "memory"
 
 
 def test_a_campaign_of_which_no_run_is_done(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

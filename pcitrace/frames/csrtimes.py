@@ -20,7 +20,7 @@ from pcitrace.frames import sendstart
 from pcitrace.frames.accesskinds import CHAIN_US, Kinds, commands, on_any_host
 from pcitrace.frames.doorbellcosts import Known, Usual, heads, waiting
 from pcitrace.frames.doorbells import Doorbells, find
-from pcitrace.frames.doorbellstarts import NEARLY_ALL, RULED_OUT, WHOLE
+from pcitrace.frames.doorbellstarts import AGREED, ANSWERED, NEARLY_ALL, RULED_OUT, WHOLE
 from pcitrace.frames.margins import TOLD
 from pcitrace.frames.reads import reads_back, slow
 from pcitrace.frames.sends import Sends, fetched, of_host, with_unread
@@ -39,10 +39,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Labels", "add", "never_rings"]
 
-AGREED, ANSWERED, ALONE, AGAINST = 4.0, 8.0, 12.0, RULED_OUT
-"""Nats from which on an answer is given: where rules and reading agree; where the rules have none for this and most
-others, for a send that answered its doorbell at once, on a host where most did; else where they have none; and where
-they have another, if no line shows registers or all sends waited.
+ALONE, AGAINST = 12.0, RULED_OUT
+"""Nats from which on an answer is given: `AGREED` where rules and reading agree; `ANSWERED` where the rules have none
+for this and most others, for a send that answered its doorbell at once, on a host where most did; else, where they have
+none, `ALONE`; and `AGAINST` where they have another, if no line shows registers or all sends waited.
 
 Of the generated cards of `cardbench` seeds 1121, 1123, 1124 and 1125 (16 channels, their own profiles) where both agree
 none of 689 answers was wrong, 36 of them below 6 nats; on the ten cards of another maker none from 0.5 nats on. Where

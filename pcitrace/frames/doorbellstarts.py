@@ -17,7 +17,7 @@ from pcitrace.frames.doorbellcosts import IDLE_BELL, LONGEST, MOST, Reader
 from pcitrace.releases import Released
 from pcitrace.traffic.asked import READ_AGAIN
 
-__all__ = ["NEARLY_ALL", "RULED_OUT", "WHOLE", "against", "settle"]
+__all__ = ["AGREED", "ANSWERED", "NEARLY_ALL", "RULED_OUT", "WHOLE", "against", "settle"]
 
 ROUNDS, SETTLED = 6, 3
 """Readings; each learns from the one before. In so many a first guess holds."""
@@ -44,11 +44,14 @@ makers are too short to tell."""
 RULED_OUT = 20.0
 """Nats for each segment that differs from which on a reading is out: no answer asks for a larger margin."""
 
-LEAST, ALONE, TURNS = 4.0, 8.0, 3
-"""Nats from which on an answer is given if the rules say the same, and if nothing does (`csrtimes.AGREED`, `ANSWERED`);
-and how often what is given is doubted, at most: it bounds time. Of answers that the rules share none was wrong: what
-replaces one that is no surer counts only if it is cheaper. Held against them it made four right ones of the ten cards
-of another maker null."""
+AGREED, ANSWERED = 4.0, 8.0
+"""Nats from which on an answer is given if the rules say the same; and where they have none, at the least. `csrtimes`
+says of what these were learned. Of answers that the rules share none was wrong: what replaces one that is no surer than
+others must be counts only if it is cheaper. Held against them it made four right ones of the ten cards of another maker
+null."""
+
+TURNS = 3
+"""How often what is given is doubted, at most: it bounds time."""
 
 ANY_KIND = -1
 """Doorbells may be of any kind."""
@@ -101,7 +104,7 @@ def _doubted(reader: Reader, best: Released, ends: list[Released]) -> tuple[Rele
         doubts = _doubts(best)[:left]
         left -= len(doubts)
         found = [(nats, _from(reader, reader.otherwise(best, ring, RULED_OUT))) for ring, nats in doubts]
-        ends = ends + [end for nats, end in found if nats >= ALONE or end.cost < best.cost]
+        ends = ends + [end for nats, end in found if nats >= ANSWERED or end.cost < best.cost]
         cheapest = min(ends, key=_cost)
         if cheapest.cost >= best.cost:
             break
@@ -121,7 +124,7 @@ def _surely(end: Released) -> Released:
 def _doubts(best: Released) -> list[tuple[int, float]]:
     """Return the accesses that ring, but not by far, and by how many nats; the least sure first."""
     sure = best.margins[:, 1]
-    doubted = np.flatnonzero((best.last >= 0) & (sure >= LEAST) & (sure < RULED_OUT))
+    doubted = np.flatnonzero((best.last >= 0) & (sure >= AGREED) & (sure < RULED_OUT))
     order = doubted[np.argsort(-sure[doubted], kind="stable")]
     nats = dict(zip(best.last[order].tolist(), sure[order].tolist(), strict=True))
     return sorted(nats.items(), key=lambda one: one[1])

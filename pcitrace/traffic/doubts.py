@@ -9,7 +9,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from pcitrace.lattice import BEGINS, ENDS, STATES, WHOSE, Learner, Reading, read
+from pcitrace.columns import Booleans, Integers
+from pcitrace.lattice import BEGINS, ENDS, STATES, WHOSE, Goals, Learner, Reading, Sequence, Table, read
 from pcitrace.traffic.asked import AGREED, FAR, READ_AGAIN, SURE
 from pcitrace.traffic.goals import RECEIVE, SEND
 from pcitrace.traffic.reader import FEW, NOTHING, Reader, cost_of
@@ -26,6 +27,12 @@ DOUBTS = (AGREED, WHOSE), (SURE, WHOSE), (SURE, BEGINS), (FAR, BEGINS)
 segment begins. The nats are those that answers ask for. Readings begin here, and what they cost decides. Which pairs
 are tried was chosen on generated cards alone (`cardbench` 1257 and 1258); with (`FAR`, `WHOSE`) half of a bus could be
 read otherwise (equal-lengths 1257), dearer by 120 to 4,200 nats."""
+
+Taught = tuple[Sequence, tuple[Goals, Goals], Table]
+"""What a reading teaches: see :meth:`pcitrace.traffic.reader.Reader.taught`."""
+
+At = tuple[Booleans, Integers] | tuple[int, int]
+"""Items, and of each the column of what it costs by itself."""
 
 DIGITS = 3
 """Decimal digits in which two margins are equal that are the same reading's: single precision tells no more."""
@@ -56,15 +63,12 @@ def _otherwise(reader: Reader, now: Reading) -> Iterator[Reading]:
     beginning where one seems to be, if that is not surer.
     """
     now = reader.settle(now, rounds=1, margins=True)
-    sequence, goals, table = reader.taught(now, reader.lying(now, (None, None)), Learner())
+    taught = reader.taught(now, reader.lying(now, (None, None)), Learner())
     for nats, what in DOUBTS:
         known = np.minimum(now.bound, nats)
         doubted = now.begins & (now.margins[:, 1] < known) if what == BEGINS else now.margins[:, 0] < known
         if doubted.any():
-            alone = sequence.alone.copy()
-            alone[doubted, what + now.track[doubted]] += nats
-            taught = replace(sequence, alone=alone), goals, table
-            yield reader.settle(read(*taught, reader.limits(reader.wide), margins=False), rounds=FEW)
+            yield _dearer(reader, taught, (doubted, what + now.track[doubted]), nats, reader.wide)
 
 
 def _keeps(now: Reading, other: Reading) -> bool:
@@ -93,17 +97,22 @@ def each_otherwise(reader: Reader, tried: list[Reading]) -> list[Reading]:
     for _ in range(TURNS):
         best = reader.cheapest([*tried, *found])
         now = reader.settle(best, rounds=1, margins=True)
-        sequence, goals, table = reader.taught(now, reader.lying(now, (None, None)), Learner())
+        taught = reader.taught(now, reader.lying(now, (None, None)), Learner())
         doubts = _doubts(now)[:left]
-        for row, column in doubts:
-            alone = sequence.alone.copy()
-            alone[row, column] += FAR
-            other = read(replace(sequence, alone=alone), goals, table, reader.limits(STATES), margins=False)
-            found.append(reader.settle(other, rounds=FEW))
+        found += [_dearer(reader, taught, at, FAR, STATES) for at in doubts]
         left -= len(doubts)
         if reader.cheapest([*tried, *found]).cost >= best.cost - NOTHING:
             break
     return found
+
+
+def _dearer(reader: Reader, taught: Taught, at: At, nats: float, states: int) -> Reading:
+    """Return what comes of a reading where what it says of some items is dearer by so many nats."""
+    sequence, goals, table = taught
+    alone = sequence.alone.copy()
+    alone[at] += nats
+    other = read(replace(sequence, alone=alone), goals, table, reader.limits(states), margins=False)
+    return reader.settle(other, rounds=FEW)
 
 
 def _doubts(now: Reading) -> list[tuple[int, int]]:

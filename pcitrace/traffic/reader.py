@@ -14,36 +14,13 @@ from typing import NamedTuple
 import numpy as np
 
 from pcitrace.columns import Booleans, Integers
-from pcitrace.lattice import (
-    CLOSER,
-    COST,
-    STATES,
-    Costs,
-    Goals,
-    Learner,
-    Limits,
-    Reading,
-    Sequence,
-    Table,
-    read,
-)
+from pcitrace.lattice import CLOSER, COST, STATES, Costs, Goals, Learner, Limits, Reading, Sequence, Table, read
 from pcitrace.traffic import costs
 from pcitrace.traffic.alone import Alone
-from pcitrace.traffic.goals import (
-    RECEIVE,
-    SEND,
-    Claimed,
-    Layout,
-    Target,
-    goals_of,
-    layouts,
-    with_skips,
-)
+from pcitrace.traffic.goals import RECEIVE, SEND, Claimed, Layout, Target, goals_of, layouts, with_skips
 from pcitrace.traffic.named import Words
 from pcitrace.traffic.pieces import Pieces
-from pcitrace.traffic.spare import (
-    NEARLY_ALL,
-)
+from pcitrace.traffic.spare import NEARLY_ALL
 from pcitrace.traffic.stated import Stated
 
 __all__ = [
@@ -99,6 +76,7 @@ NEVER = 1e4
 
 NOTHING = 0.5
 """Nats by which a reading has to be cheaper to be looked at further; one that is not dearer by more is as likely."""
+
 BACK_BYTES = 64
 """A read that was disconnected may be begun again so much before: a cache line."""
 
