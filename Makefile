@@ -46,6 +46,9 @@ help:
 	@PYTHON=$(PYTHON) tools/prerequisites.sh $*
 	@touch $@
 
+# One apt at a time.
+.make/prerequisites-test: | .make/prerequisites-demo
+
 .make/venv: | .make/prerequisites-demo
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --upgrade 'pip>=25.1' 'maturin>=1.9,<2'
