@@ -40,9 +40,10 @@ impl Ahead {
         if self.next < self.end {
             #[cfg(target_arch = "x86_64")]
             for line in 0..lines {
-                use std::arch::x86_64::{_MM_HINT_NTA, _mm_prefetch};
-                // Safety: nothing need be there. These lines do not stay in the farther caches.
-                unsafe { _mm_prefetch::<_MM_HINT_NTA>((self.next + LINE * line) as *const i8) };
+                use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
+                // Safety: nothing need be there. They come as far as the second cache: some processors read what they were
+                // asked to put into the first one more slowly than what nobody asked for.
+                unsafe { _mm_prefetch::<_MM_HINT_T1>((self.next + LINE * line) as *const i8) };
             }
             self.next += LINE * lines;
         }
