@@ -149,8 +149,11 @@ def slow_apart(one: Problem, labels: tuple[tuple[int, str, int], ...]) -> float:
             is_open = bool(mine) and labels[mine[-1]][1] in ("begins", "goes on")
             joins = is_open and 0 <= s.place[item] == s.next_place[mine[-1]]
             total += one.table.apart * (joins and not (goes_on and t == track))
-        left = item > 0 and labels[item - 1][1] == "other" and 0 <= s.place[item] == s.next_place[item - 1]
-        total += one.table.apart * (left and goes_on)
+        behind = item > 0 and 0 <= s.place[item] == s.next_place[item - 1]
+        if behind:
+            before = labels[item - 1][1]
+            goes_on_as_other = before in ("only", "ends") and part == "other"
+            total += one.table.apart * ((before == "other" and goes_on) or goes_on_as_other)
     return total
 
 

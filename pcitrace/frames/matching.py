@@ -280,8 +280,8 @@ def _match(earlier: Side, later: Side, after_end: bool, lossless: bool = False) 
     """
     i, j = match(earlier, later, after_end)
     by_content = bool((earlier.key != 0).any() and (later.key != 0).any())
-    if lossless and not after_end and len(i) and i[0] > 0 and j[-1] < len(later) - 1:
-        # What was read first goes out first, and what went out last was read.
+    if lossless and not after_end and 0 < len(i) < min(len(earlier), len(later)):
+        # None is lost here: that each has a partner tells more than that some are on the wire sooner.
         other_i, other_j = match(earlier, later, True)
         return (other_i, other_j) if len(other_i) == min(len(earlier), len(later)) else (i, j)
     if not after_end or (by_content and len(i) == min(len(earlier), len(later))):

@@ -139,6 +139,11 @@ pub fn is_left_over(context: u8) -> bool {
     !(1..=4).contains(&context)
 }
 
+/// Whether the item before ended a segment.
+pub fn is_end(context: u8) -> bool {
+    matches!(context, 2 | 4)
+}
+
 /// The row of `Costs::follows`: the context, and which tracks have a segment open.
 pub fn following(context: u8, open: [bool; 2]) -> usize {
     4 * context as usize + usize::from(open[0]) + 2 * usize::from(open[1])
@@ -186,8 +191,9 @@ pub struct Costs {
     /// An item goes on "a little before" up to so many places back, each unit being so many places.
     pub back: i64,
     pub unit: i64,
-    /// An item begins where the last one of an open segment ended, and is no part of it; or where one that is left over
-    /// ended, and goes on with a segment; or a segment goes on elsewhere before it has `joined` places.
+    /// An item begins where the last one of an open segment ended, and is no part of it; or where a segment ended just
+    /// before, and is left over; or where one that is left over ended, and goes on with a segment; or a segment goes on
+    /// elsewhere before it has `joined` places.
     pub apart: f32,
     pub joined: i64,
 }

@@ -1,7 +1,7 @@
 //! The search, forwards and backwards.
 
 use super::model::{
-    CONTEXTS, Costs, Items, Limits, NONE, Targets, TrackCosts, bin, following, is_left_over, left_over, moved_again,
+    CONTEXTS, Costs, Items, Limits, NONE, Targets, TrackCosts, bin, following, is_end, is_left_over, left_over, moved_again,
     within,
 };
 use super::shared::{Known, Shared};
@@ -495,13 +495,15 @@ fn expand(
     let apart = state
         .tracks
         .map(|track| if track.units > 0 && joins(items, track.last as usize, item) { costs.apart } else { 0.0 });
-    let behind = item > 0 && is_left_over(state.context) && joins(items, item - 1, item);
-    let other_goes_on = if behind { costs.apart } else { 0.0 };
+    let behind = if item > 0 && joins(items, item - 1, item) { costs.apart } else { 0.0 };
+    let other_goes_on = if is_left_over(state.context) { behind } else { 0.0 };
+    let goes_on_as_other = if is_end(state.context) { behind } else { 0.0 };
     let since_us = if item == 0 { begin_us } else { items.end_us[item - 1] };
     let pause = |table: &[f32]| if item == 0 { 0.0 } else { within(table, ready_us - since_us, begin_us - since_us) };
     let cost = passed
         + apart[0]
         + apart[1]
+        + goes_on_as_other
         + alone[0]
         + follows[0]
         + out.shared.other.get(context, item, || {
