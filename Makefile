@@ -6,7 +6,7 @@ BIN := .venv/bin
 export CARGO_TARGET_DIR ?= $(CURDIR)/target
 export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
 # It would look for make's jobs, of which it is none.
-CARGO := env -u MAKEFLAGS cargo
+CARGO := env -u MAKEFLAGS -u MFLAGS cargo
 
 # Tests and benchmarks start many processes: what was compiled once is kept for them, as it is where pcitrace is installed.
 export PYTHONDONTWRITEBYTECODE :=

@@ -128,10 +128,12 @@ def everything_of(vcd: Path) -> int:
 
 def machine() -> str:
     """Processor, cores, system and commit."""
-    model = next(
-        (line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line),
-        platform.processor(),
-    )
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    said = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+    model = said.get("model name", platform.processor())
+    if "cpu family" in said:
+        # Machines of one name differ by half: a cloud's "AMD EPYC" may be of any generation.
+        model += f" (family {said['cpu family']}, model {said['model']})"
     commit = subprocess.run(
         ["git", "describe", "--always", "--dirty"], cwd=REPOSITORY, capture_output=True, text=True, check=False
     ).stdout.strip()

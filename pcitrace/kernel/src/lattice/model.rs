@@ -106,6 +106,7 @@ pub fn moved_again(reached: u32, item: u32, again: u32) -> u32 {
 }
 
 /// The units of segments whose items lie one behind the other, without what was moved again after cuts.
+#[cfg(feature = "python")]
 pub fn segment_units(units: &[u32], cut: &[bool], begins: &[bool], again: u32) -> Vec<u32> {
     let mut out: Vec<u32> = Vec::new();
     for (item, units_here) in units.iter().enumerate() {
