@@ -29,6 +29,7 @@ import pyarrow.dataset as ds
 import pytest
 from browser import measured
 from conftest import REPOSITORY, needed_program
+from distributed.comm import CommClosedError
 from idle_captures import repeat
 
 import pcitrace
@@ -732,6 +733,22 @@ def test_a_scheduler_that_goes_away_with_a_result_loses_nothing(
 def free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as server:
         return int(server.getsockname()[1])
+
+
+def test_a_scheduler_that_goes_away_while_it_is_asked_is_named(tmp_path: Path) -> None:
+    """Its connection closes under the question, before the client knows that it has gone."""
+
+    class Asked:
+        key = "one"
+
+        def result(self, timeout: float) -> None:
+            raise CommClosedError("Stream is closed")
+
+    under_way = cluster._UnderWay(SimpleNamespace(status="running"), str(tmp_path), lambda line: None)  # type: ignore[arg-type]
+    under_way._tasks["one"] = SimpleNamespace()  # type: ignore[assignment]
+    under_way._ended.put(Asked())  # type: ignore[arg-type]
+    with pytest.raises(CampaignError, match="the scheduler went away, with 3 runs to go"):
+        under_way.next(3)
 
 
 @pytest.mark.timeout(600)

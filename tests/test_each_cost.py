@@ -112,7 +112,7 @@ BROKEN: dict[str, tuple[str, Broken]] = {
     "lattice.Track.excess": ("csr-descriptors.control16-own", of_dma(Track, excess=level)),
     "lattice.Track.middle": ("batched-status.control16-own", of_dma(Track, middle=level)),
     "lattice.Track.singles": ("ring.control16-own", of_dma(Track, singles=none)),
-    "lattice.Track.places": ("tiny.vcd-generic", of_dma(Track, places=level)),
+    "lattice.Track.places": ("scatter-gather.vcd-generic", of_dma(Track, places=level)),
     "lattice.Table.other": ("batched-status.control16-own", of_dma(Table, other=level)),
     "lattice.Table.other_units": ("batched-status.control16-own", of_dma(Table, other_units=level)),
     "lattice.Table.follows": ("latency-timer.control16-own", of_dma(Table, follows=level)),
@@ -127,7 +127,7 @@ BROKEN: dict[str, tuple[str, Broken]] = {
         "reread.control16-own",
         instead(alone.Alone, "_first_data", lambda *_: np.zeros(alone.SLOWEST_CLKS, np.float32)),
     ),
-    "page": ("tiny.vcd-generic", instead(alone.Alone, "_placed", lambda *_: None)),
+    "page": ("batched-status.vcd-generic", instead(alone.Alone, "_placed", lambda *_: None)),
     "named": (
         "scatter-gather.vcd-generic",
         instead(alone.Alone, "_told", lambda _, naming, *__: np.zeros((len(naming.named), ALONE), np.float32)),

@@ -149,10 +149,13 @@ class _Turns:
 
 
 def _result(future: Future, task: Task, destination: str) -> dict[str, Any]:
+    from distributed.comm import CommClosedError
     from distributed.scheduler import KilledWorker
 
     try:
         return dict(future.result(timeout=FETCH_S))
+    except CommClosedError:  # the scheduler went away while it was asked
+        raise CancelledError from None
     except KilledWorker:
         return work.lost(task, destination, f"{KILLS + 1} workers died while they analysed it: `retry` tries again")
     except CampaignError:

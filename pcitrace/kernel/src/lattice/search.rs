@@ -1,8 +1,8 @@
 //! The search, forwards and backwards.
 
 use super::model::{
-    CONTEXTS, Costs, Items, Limits, NONE, Targets, TrackCosts, bin, following, is_end, is_left_over, left_over, moved_again,
-    within,
+    CONTEXTS, Costs, Items, Limits, NONE, Targets, TrackCosts, bin, following, is_end, is_left_over, left_over,
+    moved_again, within,
 };
 use super::shared::{Known, Shared};
 use super::states::{Index, State, Track};
@@ -219,6 +219,7 @@ impl Search<'_> {
         let first = self.steps.len();
         let mut bound = f32::INFINITY;
         for (from, (state, base)) in before.states.iter().zip(&before.cost).enumerate() {
+            let tried = Tried::of(self, item, *state);
             let mut out = Out {
                 from: from as u32,
                 base: *base,
@@ -229,7 +230,7 @@ impl Search<'_> {
                 bound,
                 saved: [&self.saved[0], &self.saved[1]],
             };
-            expand(self.items, self.targets, self.costs, self.limits, item, *state, &mut out);
+            tried.label(&mut out);
             if from == 0 && !self.limits.margins {
                 // The best state goes first, and what it leads to bounds the others. Not with margins: there even a much
                 // dearer step counts, if it leads where a cheap one does.
@@ -470,112 +471,201 @@ fn entry(table: &[f32], units: u32) -> f32 {
     table[(units as usize).min(table.len() - 1)]
 }
 
-/// Gives an item every label that it may have in one state.
-fn expand(
-    items: &Items,
-    targets: &[Targets; 2],
-    costs: &Costs,
-    limits: &Limits,
+/// A state in which an item is given every label that it may have.
+struct Tried<'a> {
+    items: &'a Items,
+    targets: &'a [Targets; 2],
+    costs: &'a Costs,
+    limits: &'a Limits,
     item: usize,
-    mut state: State,
-    out: &mut Out<'_>,
-) {
-    let context = state.context as usize;
-    let follows = &costs.follows[following(state.context, state.tracks.map(|track| track.units > 0))];
-    let alone = &items.alone[item];
-    let (begin_us, ready_us) = (items.begin_us[item], items.ready_us[item]);
-    let mut passed = 0.0;
-    for (track, targets) in state.tracks.iter_mut().zip(targets) {
-        // A target that segments come before is out of reach once its time has passed.
-        while !targets.after && targets.time_us.get(track.next as usize).is_some_and(|us| *us < begin_us) {
-            passed += targets.skip[track.next as usize];
-            track.next += 1;
+    /// Targets that are out of reach were skipped in it, which cost so much.
+    state: State,
+    passed: f32,
+    /// What it costs that the item begins where the open segment of each track ended, and is no part of it; and where the
+    /// item before did.
+    apart: [f32; 2],
+    behind: f32,
+}
+
+impl<'a> Tried<'a> {
+    fn of(search: &Search<'a>, item: usize, mut state: State) -> Self {
+        let Search { items, targets, costs, limits, .. } = *search;
+        let mut passed = 0.0;
+        for (track, targets) in state.tracks.iter_mut().zip(targets) {
+            // A target that segments come before is out of reach once its time has passed.
+            let is_out = |us: &f64| *us < items.begin_us[item];
+            while !targets.after && targets.time_us.get(track.next as usize).is_some_and(is_out) {
+                passed += targets.skip[track.next as usize];
+                track.next += 1;
+            }
+        }
+        let where_ended = |before: usize| if joins(items, before, item) { costs.apart } else { 0.0 };
+        let apart = state.tracks.map(|track| if track.units > 0 { where_ended(track.last as usize) } else { 0.0 });
+        let behind = if item > 0 { where_ended(item - 1) } else { 0.0 };
+        Self { items, targets, costs, limits, item, state, passed, apart, behind }
+    }
+
+    /// Gives the item every label.
+    fn label(&self, out: &mut Out<'_>) {
+        self.left_over(out);
+        // Each by itself: compiled for one track they take less time.
+        self.in_track(0, out);
+        self.in_track(1, out);
+    }
+
+    #[inline(always)]
+    fn left_over(&self, out: &mut Out<'_>) {
+        let Self { items, costs, item, state, .. } = *self;
+        let (context, alone) = (state.context as usize, &items.alone[item]);
+        let cost = self.passed
+            + self.apart[0]
+            + self.apart[1]
+            + if is_end(state.context) { self.behind } else { 0.0 }
+            + alone[0]
+            + self.follows()[0]
+            + out.shared.other.get(context, item, || {
+                let sizes = &costs.other_units[context];
+                let at = 2 * (items.units[item] as usize).min(sizes.len() / 2 - 1);
+                let kind = |kind: usize| {
+                    sizes[at + kind] + alone[7 + kind] + self.paused(&costs.other[context][kind]).min(alone[9 + kind])
+                };
+                kind(0).min(kind(1))
+            });
+        if out.affordable(state.tracks.map(|track| track.next)).contains(&cost) {
+            out.push(State { context: left_over(state.context, items.cut[item]), ..state }, cost, Part::Other, 0, NONE);
         }
     }
-    let apart = state
-        .tracks
-        .map(|track| if track.units > 0 && joins(items, track.last as usize, item) { costs.apart } else { 0.0 });
-    let behind = if item > 0 && joins(items, item - 1, item) { costs.apart } else { 0.0 };
-    let other_goes_on = if is_left_over(state.context) { behind } else { 0.0 };
-    let goes_on_as_other = if is_end(state.context) { behind } else { 0.0 };
-    let since_us = if item == 0 { begin_us } else { items.end_us[item - 1] };
-    let pause = |table: &[f32]| if item == 0 { 0.0 } else { within(table, ready_us - since_us, begin_us - since_us) };
-    let cost = passed
-        + apart[0]
-        + apart[1]
-        + goes_on_as_other
-        + alone[0]
-        + follows[0]
-        + out.shared.other.get(context, item, || {
-            let sizes = &costs.other_units[context];
-            let at = 2 * (items.units[item] as usize).min(sizes.len() / 2 - 1);
-            let kind = |kind: usize| {
-                sizes[at + kind] + alone[7 + kind] + pause(&costs.other[context][kind]).min(alone[9 + kind])
-            };
-            kind(0).min(kind(1))
-        });
-    if out.affordable(state.tracks.map(|track| track.next)).contains(&cost) {
-        out.push(State { context: left_over(state.context, items.cut[item]), ..state }, cost, Part::Other, 0, NONE);
+
+    /// Lets the item be of a segment of a track: one that is open, or one that begins.
+    #[inline(always)]
+    fn in_track(&self, t: usize, out: &mut Out<'_>) {
+        if self.state.tracks[t].units > 0 { self.going_on(t, out) } else { self.beginning(t, out) }
     }
-    for t in 0..2 {
+
+    #[inline(always)]
+    fn going_on(&self, t: usize, out: &mut Out<'_>) {
+        let Self { items, targets, costs, item, state, .. } = *self;
         let (track, mine) = (state.tracks[t], &costs.tracks[t]);
-        if track.units > 0 {
-            let last = track.last as usize;
-            let cut = usize::from(items.cut[last]);
-            let since_us = items.end_us[last];
-            let (place, added) = going_on(items, costs, t, targets[t].again, &track, item);
-            let resumes = last + 1 < item;
-            let table = if resumes { &mine.resumes[cut] } else { &mine.goes_on[cut] };
-            let mut told = out.shared.goes_on[t]
-                .get(last, item, || within(table, ready_us.max(since_us) - since_us, begin_us - since_us));
-            if resumes {
-                told += out.shared.after_others[t].get(0, item, || pause(&mine.after_others));
-            }
-            let cost = passed
-                + apart[1 - t]
-                + other_goes_on
-                + alone[1 + t]
-                + follows[3 + t]
-                + told
-                + sized(items, mine, costs.apart, track, item)
-                + place;
-            let units = (i64::from(track.units) + added).max(1) as u32;
-            let was_cut = track.was_cut || items.cut[last];
-            let track = Track { units, last: item as u32, was_cut, ..track };
-            part(items, targets, costs, item, state, t, track, cost, out);
-        } else {
-            let cost = passed + apart[1 - t] + alone[1 + t] + alone[3 + t] + follows[1 + t];
-            let paused = cost + out.shared.begins[t].get(context, item, || pause(&mine.begins[context]));
-            let open = Track { units: items.units[item], last: item as u32, was_cut: false, claimed: NONE, ..track };
-            part(items, targets, costs, item, state, t, open, paused + alone[5 + t], out);
-            let goals = &targets[t];
-            let mut skipped = 0.0;
-            for target in track.next as usize..goals.time_us.len() {
-                if skipped > limits.cost || (goals.after && goals.time_us[target] > begin_us + 1.0) {
-                    break;
-                }
-                let mut told = skipped + paused;
-                if goals.at_begin {
-                    let held = held(items, goals, target, track.last);
-                    let number = 2 * target + held;
-                    let shared = &mut *out.shared;
-                    let lag = |known: &mut Known, table: &[Vec<f32>; 2]| {
-                        known.get(number, item, || lag(items, goals, &table[held], target, item))
-                    };
-                    let by_lag = lag(&mut shared.lag[t], &mine.lag);
-                    if goals.after {
-                        // When it begins is told by its target, or by what was before it.
-                        let by_pause = paused + lag(&mut shared.claims[t], &mine.claims);
-                        told = skipped + (cost + by_lag).min(by_pause);
-                    } else {
-                        told += by_lag;
-                    }
-                }
-                let open = Track { claimed: target as u32, next: target as u32 + 1, ..open };
-                part(items, targets, costs, item, state, t, open, told, out);
-                skipped += goals.skip[target];
-            }
+        let last = track.last as usize;
+        let cut = usize::from(items.cut[last]);
+        let since_us = items.end_us[last];
+        let (place, added) = going_on(items, costs, t, targets[t].again, &track, item);
+        let resumes = last + 1 < item;
+        let table = if resumes { &mine.resumes[cut] } else { &mine.goes_on[cut] };
+        let (begin_us, ready_us) = (items.begin_us[item], items.ready_us[item].max(since_us));
+        let mut told =
+            out.shared.goes_on[t].get(last, item, || within(table, ready_us - since_us, begin_us - since_us));
+        if resumes {
+            told += out.shared.after_others[t].get(0, item, || self.paused(&mine.after_others));
         }
+        let cost = self.passed
+            + self.apart[1 - t]
+            + if is_left_over(state.context) { self.behind } else { 0.0 }
+            + items.alone[item][1 + t]
+            + self.follows()[3 + t]
+            + told
+            + sized(items, mine, costs.apart, track, item)
+            + place;
+        let units = (i64::from(track.units) + added).max(1) as u32;
+        let was_cut = track.was_cut || items.cut[last];
+        self.part(t, Track { units, last: item as u32, was_cut, ..track }, cost, out);
+    }
+
+    #[inline(always)]
+    fn beginning(&self, t: usize, out: &mut Out<'_>) {
+        let Self { items, targets, costs, item, state, .. } = *self;
+        let (track, mine, goals) = (state.tracks[t], &costs.tracks[t], &targets[t]);
+        let (alone, context) = (&items.alone[item], state.context as usize);
+        let cost = self.passed + self.apart[1 - t] + alone[1 + t] + alone[3 + t] + self.follows()[1 + t];
+        let paused = cost + out.shared.begins[t].get(context, item, || self.paused(&mine.begins[context]));
+        let open = Track { units: items.units[item], last: item as u32, was_cut: false, claimed: NONE, ..track };
+        self.part(t, open, paused + alone[5 + t], out);
+        let mut skipped = 0.0;
+        for target in track.next as usize..goals.time_us.len() {
+            if skipped > self.limits.cost || (goals.after && goals.time_us[target] > items.begin_us[item] + 1.0) {
+                break;
+            }
+            let mut told = skipped + paused;
+            if goals.at_begin {
+                let held = held(items, goals, target, track.last);
+                let number = 2 * target + held;
+                let shared = &mut *out.shared;
+                let lag = |known: &mut Known, table: &[Vec<f32>; 2]| {
+                    known.get(number, item, || lag(items, goals, &table[held], target, item))
+                };
+                let by_lag = lag(&mut shared.lag[t], &mine.lag);
+                if goals.after {
+                    // When it begins is told by its target, or by what was before it.
+                    let by_pause = paused + lag(&mut shared.claims[t], &mine.claims);
+                    told = skipped + (cost + by_lag).min(by_pause);
+                } else {
+                    told += by_lag;
+                }
+            }
+            self.part(t, Track { claimed: target as u32, next: target as u32 + 1, ..open }, told, out);
+            skipped += goals.skip[target];
+        }
+    }
+
+    /// Lets a segment stay open after the item, or end with it.
+    #[inline(always)]
+    fn part(&self, t: usize, track: Track, cost: f32, out: &mut Out<'_>) {
+        let Self { items, targets, costs, item, mut state, .. } = *self;
+        let begins = track.last == item as u32 && state.tracks[t].units == 0;
+        state.tracks[t] = track;
+        let affordable = out.affordable(state.tracks.map(|track| track.next));
+        let (mine, goals) = (&costs.tracks[t], &targets[t]);
+        let claims = track.claimed != NONE;
+        let most = if claims { goals.most[track.claimed as usize] } else { NONE / 2 };
+        let reach = mine.excess[1].len() as u32;
+        if track.units < most + reach && affordable.contains(&cost) {
+            state.context = 1 + 2 * t as u8;
+            out.push(state, cost, if begins { Part::Begins } else { Part::GoesOn }, t, track.claimed);
+        }
+        let mut ended = cost + items.alone[item][11 + t];
+        if claims {
+            let target = track.claimed as usize;
+            let excess = excess(i64::from(track.units), goals, target);
+            let table = &mine.excess[usize::from(track.was_cut)];
+            ended += usize::try_from(excess + mine.excess_zero)
+                .ok()
+                .and_then(|at| table.get(at))
+                .copied()
+                .unwrap_or(f32::INFINITY);
+            if !goals.at_begin {
+                let held = held(items, goals, target, NONE);
+                ended += out.shared.ends[t]
+                    .get(2 * target + held, item, || lag(items, goals, &mine.lag[held], target, item));
+            }
+            let past_us = goals.bound_us[target] - items.end_us[item];
+            if if goals.after { past_us > 0.0 } else { past_us < 0.0 } {
+                ended += goals.beyond;
+            }
+        } else {
+            ended += entry(&mine.unclaimed, track.units);
+        }
+        if !affordable.contains(&ended) {
+            return;
+        }
+        state.tracks[t] = Track { units: 0, claimed: NONE, was_cut: false, ..track };
+        state.context = 2 + 2 * t as u8;
+        debug_assert!((state.context as usize) < CONTEXTS);
+        out.push(state, ended, if begins { Part::Only } else { Part::Ends }, t, track.claimed);
+    }
+
+    /// What comes after what was before the item.
+    fn follows(&self) -> &[f32; 5] {
+        &self.costs.follows[following(self.state.context, self.state.tracks.map(|track| track.units > 0))]
+    }
+
+    /// What the pause before the item costs by a table.
+    fn paused(&self, table: &[f32]) -> f32 {
+        let Self { items, item, .. } = *self;
+        if item == 0 {
+            return 0.0;
+        }
+        let since_us = items.end_us[item - 1];
+        within(table, items.ready_us[item] - since_us, items.begin_us[item] - since_us)
     }
 }
 
@@ -632,61 +722,6 @@ fn lag(items: &Items, targets: &Targets, table: &[f32], target: usize, item: usi
     }
     let at_us = if targets.at_begin { items.begin_us[item] } else { items.end_us[item] };
     table[bin(time_us - at_us)]
-}
-
-/// Lets a segment stay open after an item, or end with it.
-#[allow(clippy::too_many_arguments)] // one call a label, on the hot path
-fn part(
-    items: &Items,
-    targets: &[Targets; 2],
-    costs: &Costs,
-    item: usize,
-    mut state: State,
-    t: usize,
-    track: Track,
-    cost: f32,
-    out: &mut Out<'_>,
-) {
-    let begins = track.last == item as u32 && state.tracks[t].units == 0;
-    state.tracks[t] = track;
-    let affordable = out.affordable(state.tracks.map(|track| track.next));
-    let (mine, goals) = (&costs.tracks[t], &targets[t]);
-    let claims = track.claimed != NONE;
-    let most = if claims { goals.most[track.claimed as usize] } else { NONE / 2 };
-    let reach = mine.excess[1].len() as u32;
-    if track.units < most + reach && affordable.contains(&cost) {
-        state.context = 1 + 2 * t as u8;
-        out.push(state, cost, if begins { Part::Begins } else { Part::GoesOn }, t, track.claimed);
-    }
-    let mut ended = cost + items.alone[item][11 + t];
-    if claims {
-        let target = track.claimed as usize;
-        let excess = excess(i64::from(track.units), goals, target);
-        let table = &mine.excess[usize::from(track.was_cut)];
-        ended += usize::try_from(excess + mine.excess_zero)
-            .ok()
-            .and_then(|at| table.get(at))
-            .copied()
-            .unwrap_or(f32::INFINITY);
-        if !goals.at_begin {
-            let held = held(items, goals, target, NONE);
-            ended +=
-                out.shared.ends[t].get(2 * target + held, item, || lag(items, goals, &mine.lag[held], target, item));
-        }
-        let past_us = goals.bound_us[target] - items.end_us[item];
-        if if goals.after { past_us > 0.0 } else { past_us < 0.0 } {
-            ended += goals.beyond;
-        }
-    } else {
-        ended += entry(&mine.unclaimed, track.units);
-    }
-    if !affordable.contains(&ended) {
-        return;
-    }
-    state.tracks[t] = Track { units: 0, claimed: NONE, was_cut: false, ..track };
-    state.context = 2 + 2 * t as u8;
-    debug_assert!((state.context as usize) < CONTEXTS);
-    out.push(state, ended, if begins { Part::Only } else { Part::Ends }, t, track.claimed);
 }
 
 #[cfg(test)]
