@@ -51,7 +51,7 @@ others must be counts only if it is cheaper. Held against them it made four righ
 null."""
 
 TURNS = 3
-"""How often what is given is doubted, at most: it bounds time."""
+"""How often what is given is doubted, at most: it bounds time, and was learned from no capture. A judgement."""
 
 ANY_KIND = -1
 """Doorbells may be of any kind."""

@@ -3,7 +3,7 @@
 
 /// Bytes that are asked for ahead of what is looked at.
 const FAR: usize = 12 << 10;
-/// The same while nothing is looked at, at most: more would drive what is worked on out of the nearest cache.
+/// The same while nothing is looked at, at most. On a Zen 4 the time is the same within 5 % from a sixth of both on.
 const MOST: usize = 24 << 10;
 /// Bytes of a line of the cache.
 const LINE: usize = 64;
