@@ -100,6 +100,8 @@ def bench_of(card: Path) -> Any:
         ("overload_g104", "vcd", "generic", 420, 0),
         # What was left of each frame at the end of a line is as large as a status: it lies where the frame went on.
         ("scatter-gather_g104", "vcd", "card.toml", 61, 18),
+        # Sends and receives take turns: two places were in doubt, and five values that rested on them were wrong.
+        ("reread_g114", "control16", "card.toml", 174, 0),
         # All sends are equal: with their descriptors they could go on to the end of a block.
         ("ring_n1", "control16", "generic", 325, 100),
     ],
