@@ -23,7 +23,7 @@ from pcitrace.frames.doorbells import Doorbells, find
 from pcitrace.frames.doorbellstarts import AGREED, ANSWERED, NEARLY_ALL, RULED_OUT, WHOLE
 from pcitrace.frames.margins import TOLD
 from pcitrace.frames.reads import reads_back, slow
-from pcitrace.frames.sends import Sends, fetched, of_host, with_unread
+from pcitrace.frames.sends import Sends, descriptor_us, of_host, ways, with_unread
 from pcitrace.frames.sendupdate import updates
 from pcitrace.frames.starts import CardTimes, Starts
 from pcitrace.frames.turns import freed
@@ -324,6 +324,7 @@ def _give(name: str, asked: _Asked, answer: _Answer, columns: dict[str, Any]) ->
     unsure &= ~(columns["margin_place"][rows] >= SURE_SEND)
     unsure |= (columns["margin_send"][rows] < SURE_SEND) & (answer.margins[send] < AGREED)
     unsure |= _adrift(answer.read, asked, _first_is_unread(name, columns))
+    unsure |= _rung_late(last, asked)[send]
     # Values that count the sends tell what rings, as does a register that is known to.
     if not csr.doorbell.any() and not answer.read.in_step:
         start_us, end_us = (columns[name][rows] for name in ("dma_start_us", "dma_end_us"))
@@ -349,6 +350,17 @@ def _give(name: str, asked: _Asked, answer: _Answer, columns: dict[str, Any]) ->
     frame = pick(frame_of_send, rules.send)
     frame[rules.undecided] = -1
     return Labels(packed_if_equal(frame), answer.read.sure)
+
+
+def _rung_late(last: Integers, asked: _Asked) -> Booleans:
+    """Return for which sends the card had read the descriptor that names their address before it was rung for them.
+
+    Something else let it, then. A driver had two frames queued at most (a card of another maker, other-master): it rang
+    for the next one when the card had just read the descriptor of the one before, always 1.1 us before that one's data.
+    Each send was given the ring for the next one, by up to 27 nats.
+    """
+    read_us = descriptor_us(asked.end, asked.sends)[asked.place]
+    return read_us < pick_us(asked.end.host.traffic.csr.first_attempt_us, last)
 
 
 def _without_names(end: Ends) -> Ends:
@@ -405,8 +417,7 @@ def _read(asked: _Asked, usual: Usual) -> Doorbells:
     first, last = (np.where(one[sends] < len(accesses), one[sends], -1) for one in asked.by_rules)
     received_us = asked.received_us[asked.received_us < asked.reach_us]
     known = Known(asked.head.take(accesses), asked.end.host.profile, received_us, usual)
-    ways = [way.take(sends) for way in (asked.sends, *fetched(asked.end, asked.sends))]
-    return find(known, ways, first, last)
+    return find(known, [way.take(sends) for way in ways(asked.end, asked.sends)], first, last)
 
 
 def _answered_by(asked: _Asked, read: Doorbells, again: Doorbells) -> _Answer:

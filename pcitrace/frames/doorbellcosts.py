@@ -28,7 +28,7 @@ from pcitrace.columns import Booleans, Floats, Integers
 from pcitrace.facts import WRITES
 from pcitrace.frames.accesskinds import CHAIN_US, Kinds
 from pcitrace.frames.sends import Sends
-from pcitrace.frames.sendstart import NOT_STARTING
+from pcitrace.frames.sendstart import NOT_STARTING, sends_of
 from pcitrace.lattice import Learner, bins, cheapest_within, in_nats
 from pcitrace.profiles import Profile
 from pcitrace.releases import PLACES, Items, Released, Table, Targets, broad, read, shares, times
@@ -185,7 +185,7 @@ class Reader:
         self.bell, self.value = np.asarray(csr.doorbell[rows]), csr.value[rows].astype(np.int64)
         self.count = np.zeros(len(rows), np.uint32)
         if self.bell.any():
-            self.count[self.bell] = _scaled(_released(csr, np.flatnonzero(csr.doorbell), known.profile), len(sends))
+            self.count[self.bell] = sends_of(_released(csr, np.flatnonzero(csr.doorbell), known.profile), len(sends))
         elif self.named:
             # What is written less often sets the card up.
             often = np.bincount(self.kind, minlength=self.kinds)[self.kind]
@@ -552,14 +552,6 @@ def _as_a_tail(value: Integers, sends: int) -> Integers:
         if np.abs(sends - on.sum() / each) <= (on.max() / each + 1) * (1 + len(ahead) - len(on)):
             return np.append(0, np.where(ahead > 0, ahead // each, 0)).astype(np.uint32)
     return np.zeros(len(value), np.uint32)
-
-
-def _scaled(count: Integers, sends: int) -> Integers:
-    """Return how many sends doorbells release, where each send may take several descriptors."""
-    each = round(int(count.sum()) / max(sends, 1))
-    if each < 2 or (count % each > 0).any():
-        return count
-    return np.asarray(count // each, np.uint32)
 
 
 def _keys(csr: Accesses, rows: Integers, sends: Sends) -> tuple[np.ndarray, np.ndarray]:

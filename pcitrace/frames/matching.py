@@ -16,7 +16,7 @@ from pcitrace.frames.ends import Ends, HostTraffic, Link
 from pcitrace.frames.identity import SequenceField, other_lengths, sequence_numbers, user_lengths
 from pcitrace.frames.inorder import Followed
 from pcitrace.frames.sides import ALIKE_US, Matches, Side, whenever
-from pcitrace.frames.strays import Loose, certain
+from pcitrace.frames.strays import Loose, certain, timely
 from pcitrace.frames.turns import receives_first
 from pcitrace.freed import give_back
 from pcitrace.sidebyside import each
@@ -161,9 +161,11 @@ def _followed(mine: Ends, theirs: Ends | None) -> _Rows:
     on_wire = replace(on_wire, key=key)
     if theirs.host.traffic.claims.received is not None:
         j, i = _claimed(theirs.host.traffic.claims.received, theirs.receives)
-        receive_of_wire[i] = j
+        sure = timely(Matches.of(on_wire, received, i, j))
+        receive_of_wire[i[sure]] = j[sure]
         found = Followed(send, on_wire, received, wire_of_send, receive_of_wire).as_received()
-        return _Rows.of(found.wire_of_send, receive_of_wire)
+        rows = _Rows.of(found.wire_of_send, receive_of_wire)
+        return replace(rows, doubtful_wire=i[~sure], doubtful=j[~sure])
     i, j = _arrived(on_wire, received, theirs)
     loose = Loose.of(theirs.host.traffic.joined, RECEIVE)
     sure = certain(Matches.of(on_wire, received, i, j), loose)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -10,11 +10,12 @@ import numpy as np
 
 from pcitrace.columns import Booleans, Floats, Integers, pick_us
 from pcitrace.traffic.dma import Kind
+from pcitrace.traffic.named import named_us
 
 if TYPE_CHECKING:
     from pcitrace.frames.ends import Ends
 
-__all__ = ["Sends", "fetched", "of_host", "with_unread"]
+__all__ = ["Sends", "descriptor_us", "of_host", "ways", "with_unread"]
 
 
 @dataclass(frozen=True)
@@ -83,17 +84,39 @@ def with_unread(sends: Sends, name: str, columns: Mapping[str, Any]) -> tuple[Se
     return Sends(**both_of), np.flatnonzero(order < len(sends))
 
 
-def fetched(end: Ends, sends: Sends) -> Iterator[Sends]:
-    """Give the sends as they begin with the last fetch of a descriptor after the send before, if there are any."""
+def ways(end: Ends, sends: Sends) -> list[Sends]:
+    """Return the sends as they may be read: as beginning with their data, or with the last fetch of a descriptor after
+    the send before, if there are any.
+
+    Where the descriptors that name the addresses of most were seen to be read after the send before, they begin with
+    these, and not otherwise.
+    """
+    told_us, after_us = descriptor_us(end, sends), np.append(-np.inf, sends.end_us[:-1])
+    named = sends.found & (told_us > after_us)
+    if 2 * named.sum() > len(sends):
+        return [_from(end, sends, told_us, named)]
     joined = end.host.traffic.joined
     fetched_us = np.sort(joined.start_us[joined.kind == Kind.DESCRIPTOR_FETCH])
     before_us = pick_us(fetched_us, np.searchsorted(fetched_us, sends.start_us) - 1)
-    begins = sends.found & (before_us > np.append(-np.inf, sends.end_us[:-1]))
-    if begins.any():
-        start_us = np.where(begins, before_us, sends.start_us)
-        ready_us = np.where(begins, _ready(end, start_us), sends.ready_us)
-        lead_us = np.where(begins, sends.start_us - before_us, np.nan)
-        yield replace(sends, start_us=start_us, ready_us=ready_us, lead_us=lead_us)
+    fetched = sends.found & (before_us > after_us)
+    return [sends, _from(end, sends, before_us, fetched)] if fetched.any() else [sends]
+
+
+def descriptor_us(end: Ends, sends: Sends) -> Floats:
+    """Return when the descriptor began to be read that names the address of each send; NaN where it was not seen."""
+    host, known = end.host, np.flatnonzero(sends.address >= 0)
+    out = np.full(len(sends), np.nan)
+    if len(known) and host.data_phases is not None and len(host.data_phases):
+        out[known] = named_us(host.traffic.dma, host.data_phases, sends.address[known], sends.start_us[known])
+    return out
+
+
+def _from(end: Ends, sends: Sends, begun_us: Floats, begins: Booleans) -> Sends:
+    """Return sends of which some began at other times, before their data."""
+    start_us = np.where(begins, begun_us, sends.start_us)
+    ready_us = np.where(begins, _ready(end, start_us), sends.ready_us)
+    lead_us = np.where(begins, sends.start_us - begun_us, np.nan)
+    return replace(sends, start_us=start_us, ready_us=ready_us, lead_us=lead_us)
 
 
 def _ready(end: Ends, start_us: Floats) -> Floats:

@@ -13,7 +13,7 @@ from pcitrace.frames.starts import GROUP_US, CardTimes, Starts, once_each
 from pcitrace.profiles import Profile
 from pcitrace.traffic.csr import CONFIGURATION, Accesses
 
-__all__ = ["NOT_STARTING", "find"]
+__all__ = ["NOT_STARTING", "find", "sends_of"]
 
 OFTEN = 0.25
 """Share of the writes of a register right before doorbells from which on that is no coincidence."""
@@ -44,7 +44,10 @@ def find(csr: Accesses, profile: Profile, card: CardTimes, address: Integers) ->
     if csr.doorbell.any() and len(csr.of_role("send_buffer")):
         return _by_buffer(csr, dma_start_us, address)
     if csr.doorbell.any():
-        return _by_doorbell(csr, np.flatnonzero(csr.doorbell), _released(csr, profile), dma_start_us)
+        ahead = sends_of(_released(csr, profile), len(dma_start_us))
+        if not ahead.any():
+            return Starts.unknown(len(dma_start_us), len(csr))
+        return _by_doorbell(csr, np.flatnonzero(csr.doorbell), ahead, dma_start_us)
     written = np.isin(csr.command, WRITES) & (csr.address >= 0) & (csr.reason != CONFIGURATION)
     bells = once_each(csr, written, dma_start_us)
     if bells is not None:
@@ -188,3 +191,15 @@ def _released(csr: Accesses, profile: Profile) -> Integers:
     fresh = len(sizes) > 0 and sizes[0] < bells[0]
     ahead[0] = value[0] if fresh else 1
     return ahead
+
+
+def sends_of(ahead: Integers, sends: int) -> Integers:
+    """Return how many sends doorbells release that release so many descriptors: of each send there may be several.
+
+    Where some sends have more of them than others, that is not told: 0. A driver gave 11 frames two descriptors and the
+    next ones three (a card of another maker, scatter-gather): the second ring seemed to be for two sends.
+    """
+    each = round(int(ahead.sum()) / max(sends, 1))
+    if each < 2:
+        return ahead
+    return ahead // each if (ahead % each == 0).all() else np.zeros_like(ahead)

@@ -13,7 +13,7 @@ from pcitrace.traffic import Bursts
 from pcitrace.traffic.dma import NO_ROOM
 from pcitrace.traffic.reading import FRAME_KINDS
 
-__all__ = ["Loose", "certain"]
+__all__ = ["Loose", "certain", "timely"]
 
 IN_A_ROW = 3
 """So many frames with the usual lag, or with the lengths of no other frames, one behind the other are no chance."""
@@ -55,7 +55,20 @@ class Loose:
 def certain(matches: Matches, loose: Loose) -> Booleans:
     """Return which matches of frames on a wire with receives hold although what is of no frame was seen among these."""
     stray = loose.stray & ~_cut_off(matches, loose)
-    return _undisturbed(matches, loose.time_us[stray]) & _due(matches, loose)
+    return _undisturbed(matches, loose.time_us[stray]) & _due(matches, loose) & timely(matches)
+
+
+def timely(matches: Matches) -> Booleans:
+    """Return which matches are not of a frame on the wire that the capture begins in, and sooner than all others.
+
+    How long such a frame is was not seen, so any receive has its length. One that was on the wire before is received
+    after the capture began, too. Of a host (a card of another maker, wide66) that received one 6 us before what was
+    left of the next one on the wire could have come, that one had got lost.
+    """
+    earlier, lag_us = matches.pair.earlier, matches.lag_us
+    cut = np.isneginf(earlier.start_us[matches.i]) & np.isfinite(lag_us)
+    known = (earlier.key[matches.i] != 0) & (earlier.key[matches.i] == matches.pair.later.key[matches.j])
+    return np.asarray(known | ~cut | (lag_us >= lag_us[~cut & np.isfinite(lag_us)].min(initial=np.inf)))
 
 
 def _undisturbed(matches: Matches, stray_us: Floats) -> Booleans:

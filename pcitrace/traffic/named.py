@@ -12,14 +12,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 
+from pcitrace.bustable import BusTable
 from pcitrace.columns import Booleans, Floats, Integers
 from pcitrace.facts import WRITES
 from pcitrace.traffic.csr import Accesses
+from pcitrace.traffic.dma import Dma, Kind
 from pcitrace.traffic.phases import Phases
 from pcitrace.traffic.pieces import Pieces
 
-__all__ = ["Naming", "Words", "goes_on"]
+__all__ = ["Naming", "Words", "goes_on", "named_us"]
 
 AT_A_TIME = 4096
 """Pieces whose data are looked at together: of a long capture all would take gigabytes."""
@@ -83,10 +86,45 @@ class Words:
         told = np.flatnonzero(np.isin(csr.command, WRITES) & (csr.value >= 0))
         yield _dwords(csr.value[told]), csr.first_attempt_us[told], np.full(len(told), -1)
         for some in np.array_split(read, len(read) // AT_A_TIME + 1):
-            begin, length = self.phases.ranges(pieces.bus.transaction[some])
-            rows = np.repeat(begin - np.cumsum(length) + length, length) + np.arange(length.sum())
-            by = np.repeat(some, length)
-            yield _dwords(self.phases.data[rows]), pieces.bus.last_data_us[by], by
+            by, words = _read_by(self.phases, pieces.bus, some)
+            yield words, pieces.bus.last_data_us[by], by
+
+
+def named_us(dma: Dma, phases: Phases, addresses: Integers, before_us: Floats) -> Floats:
+    """Return when what named each of some addresses last began to be read, before some times; NaN where nothing did.
+
+    It is a descriptor, whatever it was taken for, but no data of a send.
+
+    Parameters
+    ----------
+    dma : Dma
+    phases : Phases
+        Data phases of the same bus.
+    addresses : array of int
+    before_us : array of float
+    """
+    asked = pd.DataFrame({"word": _dword(addresses), "us": before_us, "row": np.arange(len(addresses))})
+    read = np.flatnonzero((dma.write == 0) & (dma.kind != Kind.SEND_DATA))
+    told = list[pd.DataFrame]()
+    for some in np.array_split(read, len(read) // AT_A_TIME + 1):
+        by, words = _read_by(phases, dma.bus, some)
+        named = np.isin(words, asked["word"])
+        told.append(pd.DataFrame({"word": words[named], "named_us": dma.bus.start_us[np.repeat(by, 2)[named.ravel()]]}))
+    found = pd.merge_asof(
+        asked.sort_values("us"),
+        pd.concat(told).sort_values("named_us"),
+        left_on="us",
+        right_on="named_us",
+        by="word",
+    )
+    return found.sort_values("row")["named_us"].to_numpy(float)
+
+
+def _read_by(phases: Phases, bus: BusTable, rows: Integers) -> tuple[Integers, Integers]:
+    """Return which of some transactions read each data phase, and both dwords of it."""
+    begin, length = phases.ranges(bus.transaction[rows])
+    at = np.repeat(begin - np.cumsum(length) + length, length) + np.arange(length.sum())
+    return np.repeat(rows, length), _dwords(phases.data[at])
 
 
 def goes_on(pieces: Pieces, write: Integers) -> Booleans:
