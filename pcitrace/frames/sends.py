@@ -85,21 +85,20 @@ def with_unread(sends: Sends, name: str, columns: Mapping[str, Any]) -> tuple[Se
 
 
 def ways(end: Ends, sends: Sends) -> list[Sends]:
-    """Return the sends as they may be read: as beginning with their data, or with the last fetch of a descriptor after
-    the send before, if there are any.
-
-    Where the descriptors that name the addresses of most were seen to be read after the send before, they begin with
-    these, and not otherwise.
+    """Return the sends as they may be read: as beginning with their data, or with their descriptor: the one that names
+    their address, if that was seen, else the last that was fetched after the send before.
     """
-    told_us, after_us = descriptor_us(end, sends), np.append(-np.inf, sends.end_us[:-1])
-    named = sends.found & (told_us > after_us)
-    if 2 * named.sum() > len(sends):
-        return [_from(end, sends, told_us, named)]
-    joined = end.host.traffic.joined
+    joined, named_us = end.host.traffic.joined, descriptor_us(end, sends)
     fetched_us = np.sort(joined.start_us[joined.kind == Kind.DESCRIPTOR_FETCH])
     before_us = pick_us(fetched_us, np.searchsorted(fetched_us, sends.start_us) - 1)
-    fetched = sends.found & (before_us > after_us)
-    return [sends, _from(end, sends, before_us, fetched)] if fetched.any() else [sends]
+    before_us = np.where(np.isnan(named_us), before_us, named_us)
+    begins = sends.found & (before_us > np.append(-np.inf, sends.end_us[:-1]))
+    if not begins.any():
+        return [sends]
+    start_us = np.where(begins, before_us, sends.start_us)
+    ready_us = np.where(begins, _ready(end, start_us), sends.ready_us)
+    lead_us = np.where(begins, sends.start_us - before_us, np.nan)
+    return [sends, replace(sends, start_us=start_us, ready_us=ready_us, lead_us=lead_us)]
 
 
 def descriptor_us(end: Ends, sends: Sends) -> Floats:
@@ -109,14 +108,6 @@ def descriptor_us(end: Ends, sends: Sends) -> Floats:
     if len(known) and host.data_phases is not None and len(host.data_phases):
         out[known] = named_us(host.traffic.dma, host.data_phases, sends.address[known], sends.start_us[known])
     return out
-
-
-def _from(end: Ends, sends: Sends, begun_us: Floats, begins: Booleans) -> Sends:
-    """Return sends of which some began at other times, before their data."""
-    start_us = np.where(begins, begun_us, sends.start_us)
-    ready_us = np.where(begins, _ready(end, start_us), sends.ready_us)
-    lead_us = np.where(begins, sends.start_us - begun_us, np.nan)
-    return replace(sends, start_us=start_us, ready_us=ready_us, lead_us=lead_us)
 
 
 def _ready(end: Ends, start_us: Floats) -> Floats:
