@@ -260,7 +260,7 @@ class _Asked:
     @classmethod
     def of(cls, name: str, end: Ends, columns: Mapping[str, Any]) -> _Asked:
         """Collect it."""
-        end = _without_names(end)
+        end = _without_counts(_without_names(end))
         received_us = np.sort(end.host.traffic.joined.last_data_us[end.receives])
         return cls(end, *with_unread(of_host(end), name, columns), received_us, *_by_rules(end, received_us))
 
@@ -324,13 +324,13 @@ def _give(name: str, asked: _Asked, answer: _Answer, columns: dict[str, Any]) ->
     unsure &= ~(columns["margin_place"][rows] >= SURE_SEND)
     unsure |= (columns["margin_send"][rows] < SURE_SEND) & (answer.margins[send] < AGREED)
     unsure |= _adrift(answer.read, asked, _first_is_unread(name, columns))
-    unsure |= _rung_late(last, asked)[send] | _waited_long(last, asked)[send]
+    unsure |= (_rung_late(last, asked) | _waited_long(last, asked) | _rung_again(last, asked))[send]
+    start_us, end_us = (columns[name][rows] for name in ("dma_start_us", "dma_end_us"))
+    # Where most have no sure edge, all sends may be elsewhere, or be more or fewer: what rang may be another's.
+    told = np.count_nonzero(~np.isnan(start_us) | ~np.isnan(end_us)) >= MOSTLY * len(rows)
+    unsure |= (answer.margins[send] < ALONE) & (not told)
     # Values that count the sends tell what rings, as does a register that is known to.
     if not csr.doorbell.any() and not answer.read.in_step:
-        start_us, end_us = (columns[name][rows] for name in ("dma_start_us", "dma_end_us"))
-        # Where hardly an edge is sure, all sends may be elsewhere: what rang may be a handler's before them.
-        told = np.count_nonzero(~np.isnan(start_us) | ~np.isnan(end_us)) >= TOLD * len(rows)
-        unsure |= (answer.margins[send] < ALONE) & (not told)
         unsure |= np.isnan(start_us) & _rung_inside(asked, answer)[send]
         unsure |= _caused_otherwise(last, csr, asked) | _rung_before(answer.read, asked)[send]
         last = np.where(_of_parts(answer.read, asked), -1, last)
@@ -361,7 +361,7 @@ def _rung_late(last: Integers, asked: _Asked) -> Booleans:
     """
     read_us = descriptor_us(asked.end, asked.sends)[asked.place]
     late = read_us < pick_us(asked.end.host.traffic.csr.first_attempt_us, last)
-    return late | (late.sum() > (1 - NEARLY_ALL) * (last >= 0).sum())
+    return np.asarray(late | (late.sum() > (1 - NEARLY_ALL) * (last >= 0).sum()))
 
 
 def _waited_long(last: Integers, asked: _Asked) -> Booleans:
@@ -376,7 +376,24 @@ def _waited_long(last: Integers, asked: _Asked) -> Booleans:
     waited = rung_us < free_us[asked.place]
     if np.count_nonzero(waited) < BELLS:
         return np.zeros(len(last), dtype=bool)
-    return waited & (gap_us > TIMES_AS * np.quantile(gap_us[waited], NEARLY_ALL))
+    return np.asarray(waited & (gap_us > TIMES_AS * np.quantile(gap_us[waited], NEARLY_ALL)))
+
+
+def _rung_again(last: Integers, asked: _Asked) -> Booleans:
+    """Return which sends came more regularly after a later ring than after the send before, while the card was idle.
+
+    A card that has something to send does not wait for the next ring. Of a host (a card of another maker, reread) whose
+    first send was taken for two, since it was begun again so often, each had the ring before its own.
+    """
+    csr, free_us = asked.end.host.traffic.csr, np.append(-np.inf, asked.sends.end_us[:-1])[asked.place]
+    rung_us, ready_us = pick_us(csr.first_attempt_us, last), asked.sends.ready_us[asked.place]
+    rings_us = csr.first_attempt_us[np.union1d(last[last >= 0], np.flatnonzero(csr.doorbell))]
+    latest_us = np.append(-np.inf, rings_us)[np.searchsorted(rings_us, ready_us)]
+    again = np.isfinite(free_us) & (latest_us > np.fmax(rung_us, free_us)) & (last >= 0)
+    if np.count_nonzero(again) < BELLS:
+        return np.zeros(len(last), dtype=bool)
+    after_ring, after_send = (spread_us((ready_us - one)[again]) for one in (latest_us, free_us))
+    return np.asarray(again & (after_ring + A_CLOCK_US < after_send))
 
 
 def _without_names(end: Ends) -> Ends:
@@ -391,6 +408,30 @@ def _without_names(end: Ends) -> Ends:
         return end
     nameless = replace(csr, role=np.broadcast_to(np.int32(-1), len(csr)))
     return replace(end, host=replace(end.host, traffic=replace(end.host.traffic, csr=nameless)))
+
+
+def _without_counts(end: Ends) -> Ends:
+    """Return the ends without what the values of doorbells say if some sends lie in more buffers than others.
+
+    A ring's tail counts descriptors, of one buffer or two each. A driver gave long frames two (a card of another maker,
+    scatter-gather): from there on each of 25 sends had the ring before its own.
+    """
+    several, profile = _buffers(end), end.host.profile
+    if not len(several) or several.min() == several.max():
+        return end
+    registers = tuple(replace(one, value=None) for one in profile.registers)
+    return replace(end, host=replace(end.host, profile=replace(profile, registers=registers)))
+
+
+def _buffers(end: Ends) -> Integers:
+    """Return in how many places of memory each send lies; nothing where no address shows it."""
+    dma = end.host.traffic.dma
+    rows = np.flatnonzero(np.isin(dma.burst, end.sends) & (dma.bus.data_phases > 0) & (dma.bus.address >= 0))
+    rows = rows[np.argsort(dma.burst[rows], kind="stable")]
+    bus, burst = dma.bus.take(rows), dma.burst[rows]
+    elsewhere = np.append(True, ((bus.address & ~3)[1:] != bus.behind[:-1]) & ~bus.moved_again[1:])[: len(rows)]
+    _, which = np.unique(burst, return_inverse=True)
+    return np.bincount(which, weights=elsewhere | (np.diff(burst, prepend=-1) > 0)).astype(np.int64)
 
 
 def never_rings(csr: Accesses, profile: Profile, sends: int) -> bool:

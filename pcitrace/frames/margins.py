@@ -52,10 +52,10 @@ doubted: none is. On three of 138 hosts of a stranger's generated cards (16 chan
 wrong; on three others 24 were right. A judgement."""
 
 BY_THEMSELVES = 0.9
-"""Beginnings that are sure in a smaller share where hardly an end is, or ends where hardly a beginning is: none is, for
-all frames may lie elsewhere and be as long. On two hosts of a stranger's generated cards (16 channels, reread and
-scatter-gather) no end was sure, and 55 and 72 % of the beginnings: all 24 were wrong. On nine others that had one edge
-by itself 90 % or more were sure, all right."""
+"""Beginnings that are sure in a smaller share where no end is told, or ends where no beginning is: none is, for all
+frames may lie elsewhere and be as long. On two hosts of a stranger's generated cards (16 channels, reread and
+scatter-gather) no end was told, and 55 and 72 % of the beginnings were sure: all 24 were wrong. On nine others that had
+one edge by itself 90 % or more were sure, all right."""
 
 MOST = 0.5
 """Where the rules found a smaller share of the frames on a wire in a host's memory, what they left over is this share
@@ -503,16 +503,16 @@ def _only_where_told(margins: Floats, least: Floats, place: Floats, asked: tuple
 
     A table that is sure of nearly all where they are has learned this card, though one edge of each may be doubted.
     Then of beginnings, and of ends, that are sure in a small share (`STANDS_OUT`) none is; nor those that are in fewer
-    than nearly all (`BY_THEMSELVES`) where hardly one of the other edges is.
+    than nearly all (`BY_THEMSELVES`) where none of the other edges is then.
     """
     (rows, share), mine = asked, margins[asked[0]]
     some = ~np.isnan(mine).any(axis=1)
     if not some.any():
         return
     told = mine[some] >= least[rows][some]
-    of_all = told.mean(axis=0)
-    alone = (of_all[::-1] < 1 - COMPLETE) & (share > TOLD)
-    stand_out = told.any(axis=0) & (of_all < np.where(alone, BY_THEMSELVES, min(share, STANDS_OUT)))
+    of_all, few = told.mean(axis=0), min(share, STANDS_OUT)
+    alone = (of_all[::-1] < few) & (share > TOLD)
+    stand_out = told.any(axis=0) & (of_all < np.where(alone, BY_THEMSELVES, few))
     if told.all(axis=1).mean() < share and (place[rows][some] >= SURE).mean() < COMPLETE:
         stand_out[:] = True
     margins[rows] = np.where(stand_out, np.minimum(mine, 0.0), mine)

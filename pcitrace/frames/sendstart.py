@@ -176,7 +176,7 @@ def _start_registers(
 
 
 def _released(csr: Accesses, profile: Profile) -> Integers:
-    """Return how many sends each doorbell releases: one, or as many as its value is ahead of the one before."""
+    """Return how much each doorbell releases: one send, or as much as its value is ahead of the one before."""
     bells = np.flatnonzero(csr.doorbell)
     register = next((one for one in profile.registers if one.role == "send_doorbell"), None)
     if register is None or register.value != "tail" or profile.send_descriptor is None:
@@ -197,9 +197,12 @@ def sends_of(ahead: Integers, sends: int) -> Integers:
     """Return how many sends doorbells release that release so many descriptors: of each send there may be several.
 
     Where some sends have more of them than others, that is not told: 0. A driver gave 11 frames two descriptors and the
-    next ones three (a card of another maker, scatter-gather): the second ring seemed to be for two sends.
+    next ones three (a card of another maker, scatter-gather): the second ring seemed to be for two sends. The first
+    value says nothing of that.
     """
     each = round(int(ahead.sum()) / max(sends, 1))
     if each < 2:
         return ahead
-    return ahead // each if (ahead % each == 0).all() else np.zeros_like(ahead)
+    if (ahead[1:] % each > 0).any():
+        return np.zeros_like(ahead)
+    return np.append(-(-ahead[:1] // each), ahead[1:] // each)

@@ -249,7 +249,7 @@ def _chains(bus: BusTable, starts: Mapping[bool, Integers], only_if_cut: Boolean
 
     Other transactions may come between. What goes on where is the latest that ended there and that nothing else has
     gone on from; so a buffer that is used again begins a new chain. What was cut may be moved again, from its beginning
-    or from inside it, sooner than another frame could follow. Nothing goes on behind another frame.
+    or from inside it, sooner than another frame could follow. No write goes on behind another frame.
     """
     n = len(bus)
     row = np.arange(n)
@@ -267,7 +267,7 @@ def _chains(bus: BusTable, starts: Mapping[bool, Integers], only_if_cut: Boolean
     linked &= ~only_if_cut | bus.cut[before]
     buffers = np.union1d(starts[False], starts[True])
     linked &= ~(np.isin(address, buffers) & (phases > 0)[before])
-    linked &= ~_behind_another(bus, np.where(linked, before, row))
+    linked &= ~(np.isin(bus.command, WRITES) & _behind_another(bus, np.where(linked, before, row)))
     again = bus.moved_again
     linked |= again
     before = np.where(again, row - 1, before)
@@ -283,12 +283,12 @@ def _chains(bus: BusTable, starts: Mapping[bool, Integers], only_if_cut: Boolean
 
 
 def _behind_another(bus: BusTable, before: Integers) -> Booleans:
-    """Return which transactions go on where an earlier one ended (`before`; themselves if nowhere) although another
-    frame was moved in one go since.
+    """Return which writes go on where an earlier one ended (`before`; themselves if nowhere) although another frame was
+    written in one go since.
 
-    A card moves one frame after the other. One that writes frame behind frame into one ring, and four bytes before each
-    when it is there (RTL8139, or a card of another maker, csr-descriptors), writes those of the next frame where the
-    last one ended: 53 receives ended with their next one.
+    A card writes one frame after the other. One that writes frame behind frame into one ring, and four bytes before
+    each when it is there (a card of another maker, csr-descriptors), writes those of the next frame where the last one
+    ended: 53 receives ended with their next one.
     """
     row = np.arange(len(bus))
     run = np.cumsum(before != row - 1) - 1
