@@ -324,7 +324,7 @@ def _give(name: str, asked: _Asked, answer: _Answer, columns: dict[str, Any]) ->
     unsure &= ~(columns["margin_place"][rows] >= SURE_SEND)
     unsure |= (columns["margin_send"][rows] < SURE_SEND) & (answer.margins[send] < AGREED)
     unsure |= _adrift(answer.read, asked, _first_is_unread(name, columns))
-    unsure |= (_rung_late(last, asked) | _waited_long(last, asked) | _rung_again(last, asked))[send]
+    unsure |= (_rung_late(last, asked) | _waited_long(last, asked))[send]
     start_us, end_us = (columns[name][rows] for name in ("dma_start_us", "dma_end_us"))
     # Where most have no sure edge, all sends may be elsewhere, or be more or fewer: what rang may be another's.
     told = np.count_nonzero(~np.isnan(start_us) | ~np.isnan(end_us)) >= MOSTLY * len(rows)
@@ -377,23 +377,6 @@ def _waited_long(last: Integers, asked: _Asked) -> Booleans:
     if np.count_nonzero(waited) < BELLS:
         return np.zeros(len(last), dtype=bool)
     return np.asarray(waited & (gap_us > TIMES_AS * np.quantile(gap_us[waited], NEARLY_ALL)))
-
-
-def _rung_again(last: Integers, asked: _Asked) -> Booleans:
-    """Return which sends came more regularly after a later ring than after the send before, while the card was idle.
-
-    A card that has something to send does not wait for the next ring. Of a host (a card of another maker, reread) whose
-    first send was taken for two, since it was begun again so often, each had the ring before its own.
-    """
-    csr, free_us = asked.end.host.traffic.csr, np.append(-np.inf, asked.sends.end_us[:-1])[asked.place]
-    rung_us, ready_us = pick_us(csr.first_attempt_us, last), asked.sends.ready_us[asked.place]
-    rings_us = csr.first_attempt_us[np.union1d(last[last >= 0], np.flatnonzero(csr.doorbell))]
-    latest_us = np.append(-np.inf, rings_us)[np.searchsorted(rings_us, ready_us)]
-    again = np.isfinite(free_us) & (latest_us > np.fmax(rung_us, free_us)) & (last >= 0)
-    if np.count_nonzero(again) < BELLS:
-        return np.zeros(len(last), dtype=bool)
-    after_ring, after_send = (spread_us((ready_us - one)[again]) for one in (latest_us, free_us))
-    return np.asarray(again & (after_ring + A_CLOCK_US < after_send))
 
 
 def _without_names(end: Ends) -> Ends:
