@@ -324,7 +324,7 @@ def _give(name: str, asked: _Asked, answer: _Answer, columns: dict[str, Any]) ->
     unsure &= ~(columns["margin_place"][rows] >= SURE_SEND)
     unsure |= (columns["margin_send"][rows] < SURE_SEND) & (answer.margins[send] < AGREED)
     unsure |= _adrift(answer.read, asked, _first_is_unread(name, columns))
-    unsure |= (_rung_late(last, asked) | _waited_long(last, asked))[send]
+    unsure |= _rung_late(last, asked)[send]
     start_us, end_us = (columns[name][rows] for name in ("dma_start_us", "dma_end_us"))
     # Where most have no sure edge, all sends may be elsewhere, or be more or fewer: what rang may be another's.
     told = np.count_nonzero(~np.isnan(start_us) | ~np.isnan(end_us)) >= MOSTLY * len(rows)
@@ -353,30 +353,17 @@ def _give(name: str, asked: _Asked, answer: _Answer, columns: dict[str, Any]) ->
 
 
 def _rung_late(last: Integers, asked: _Asked) -> Booleans:
-    """Return for which sends the card had read the descriptor that names their address before it was rung for them.
+    """Return for which sends the card had read the descriptor that names their address before it was rung for them, and
+    after the send before: not ahead.
 
     Something else let it, then. A driver had two frames queued at most (a card of another maker, other-master): it rang
     for the next one when the card had just read the descriptor of the one before, always 1.1 us before that one's data.
     Each send was given the ring for the next one, by up to 27 nats. Where that is so of more than a few, none is told.
     """
-    read_us = descriptor_us(asked.end, asked.sends)[asked.place]
-    late = read_us < pick_us(asked.end.host.traffic.csr.first_attempt_us, last)
+    read_us, after_us = descriptor_us(asked.end, asked.sends), np.append(-np.inf, asked.sends.end_us[:-1])
+    late = read_us[asked.place] < pick_us(asked.end.host.traffic.csr.first_attempt_us, last)
+    late &= (read_us > after_us)[asked.place]
     return np.asarray(late | (late.sum() > (1 - NEARLY_ALL) * (last >= 0).sum()))
-
-
-def _waited_long(last: Integers, asked: _Asked) -> Booleans:
-    """Return which sends were rung for before the one before them had ended, and came much later after it than most do.
-
-    The card had it to send and did not. So something else let it: a card of another maker (reread) looks by itself from
-    time to time, and found what its driver had not rung for yet, 250 us after the last one that it had.
-    """
-    rung_us = pick_us(asked.end.host.traffic.csr.first_attempt_us, last)
-    free_us = np.append(-np.inf, asked.sends.end_us[:-1])
-    gap_us = (asked.sends.ready_us - free_us)[asked.place]
-    waited = rung_us < free_us[asked.place]
-    if np.count_nonzero(waited) < BELLS:
-        return np.zeros(len(last), dtype=bool)
-    return np.asarray(waited & (gap_us > TIMES_AS * np.quantile(gap_us[waited], NEARLY_ALL)))
 
 
 def _without_names(end: Ends) -> Ends:
