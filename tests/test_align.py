@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pcitrace.frames import matching
 from pcitrace.frames.align import match
 from pcitrace.frames.sides import Matches, Side, whenever
-from pcitrace.frames.strays import Loose, _cut_off, _due, _undisturbed
+from pcitrace.frames.strays import Loose, _cut_off, _due, _undisturbed, timely
 from pcitrace.frames.turns import receives_first
 
 
@@ -312,6 +312,21 @@ def test_pieces_of_frames_that_the_capture_cuts_off_disturb_no_match() -> None:
     assert cut([45.0, 59.0], [64, 500]) == [False] * 2
     # A status before the last frame arrives is none of its pieces.
     assert cut([48.5, 58.5, 70.0], [4, 4, 380]) == [False, True, True]
+
+
+def test_what_the_capture_begins_in_is_received_no_sooner_than_others() -> None:
+    """The first frame was under way when the capture began, so it may have any length; the others take 8 us."""
+    wire = side([-np.inf, 20.0, 40.0], [64] * 3, took=2.0)
+    wire = replace(wire, end_us=np.array([2.0, 22.0, 42.0]))
+    rows = np.arange(3)
+
+    def holds(first_us: float, key: int = 0) -> list[bool]:
+        got = replace(side([first_us, 30.0, 50.5], [64] * 3), key=np.array([key, 0, 0], np.uint64))
+        sent = replace(wire, key=np.array([key, 0, 0], np.uint64))
+        return [bool(one) for one in timely(Matches.of(sent, got, rows, rows))]
+
+    assert holds(9.0) == [False, True, True], "it is of the one before"
+    assert holds(10.0) == holds(15.0) == holds(9.0, key=7) == [True, True, True]
 
 
 def test_what_is_on_the_wire_last_was_read() -> None:

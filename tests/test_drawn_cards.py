@@ -102,7 +102,7 @@ def bench_of(card: Path) -> Any:
         ("scatter-gather_g104", "vcd", "card.toml", 61, 18),
         # Sends and receives take turns: two places were in doubt, and five values that rested on them were wrong.
         ("reread_g114", "control16", "card.toml", 174, 0),
-        # Two lengths in turn, and a queue of eight frames in the card: each send was the frame eight before on the wire.
+        # Two lengths in turn, and eight frames in the card at a time: each send was the frame eight before on the wire.
         ("csr-descriptors_h4", "vcd", "card.toml", 24, 0),
         # A driver rings for the next frame when the card has just read the descriptor of the one before.
         ("other-master_h4", "vcd", "card.toml", 290, 0),

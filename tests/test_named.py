@@ -14,8 +14,8 @@ from pcitrace.bustable import BusTable
 from pcitrace.facts import WRITES
 from pcitrace.lattice import ALONE, Goals, Learner, Reading
 from pcitrace.traffic import alone
-from pcitrace.traffic.dma import directions
-from pcitrace.traffic.named import Naming, Words, goes_on
+from pcitrace.traffic.dma import Kind, directions
+from pcitrace.traffic.named import Naming, Words, goes_on, named_us
 from pcitrace.traffic.phases import Phases
 from pcitrace.traffic.pieces import Pieces
 
@@ -25,6 +25,27 @@ EDGES = ("dma_start", "dma_end", "rx_dma_start", "rx_dma_end")
 def opened(bench: Bench, folder: Path) -> pcitrace.Run:
     write(bench, folder)
     return pcitrace.open(folder)
+
+
+@pytest.mark.parametrize("family", ["ring", "wide66"])
+def test_what_named_an_address_last_is_what_a_slow_search_finds(family: str, tmp_path: Path) -> None:
+    run = opened(Bench(family, 3, frames=8), tmp_path)
+    for name, host in analysis.frames(run).hosts.items():
+        dma, phases = host.dma, Phases.of(run[name].data_phases, BusTable.of(run[name].transactions))
+        sends = np.flatnonzero((dma.kind == Kind.SEND_DATA) & (dma.bus.data_phases > 0))
+        asked, before_us = dma.bus.address[sends], dma.bus.start_us[sends]
+        told = []
+        for row in np.flatnonzero((dma.write == 0) & (dma.kind != Kind.SEND_DATA)):
+            begin, length = (int(one[0]) for one in phases.ranges(dma.bus.transaction[row : row + 1]))
+            for value in phases.data[np.arange(begin, begin + length)].astype(np.int64).tolist():
+                told += [(word & 0xFFFFFFFC, float(dma.bus.start_us[row])) for word in (value, value >> 32)]
+        wanted = [
+            max((us for word, us in told if word == int(address) & ~3 and us <= before), default=np.nan)
+            for address, before in zip(asked, before_us, strict=True)
+        ]
+        found = named_us(dma, phases, asked, before_us)
+        assert np.array_equal(found, wanted, equal_nan=True)
+        assert np.isfinite(found).any() or not len(sends)
 
 
 @pytest.mark.parametrize("family", ["ring", "csr-descriptors", "scatter-gather", "wide66"])

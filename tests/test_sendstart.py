@@ -13,6 +13,7 @@ from nicruns import truth as truth_rows
 
 import pcitrace
 from pcitrace import analysis
+from pcitrace.frames.sendstart import sends_of
 from pcitrace.simulate import PRESETS, Simulation, random_bench, simulate
 
 SENT = ("csr_first_us", "csr_last_us", "csr_done_us")
@@ -52,6 +53,19 @@ def test_accesses_of_queued_sends_are_right_or_unknown(tmp_path: Path, preset: s
         right, null = right_and_unknown(found[column], true[column])
         assert right + null == len(true), column
         assert null <= unknown, column
+
+
+@pytest.mark.parametrize(
+    ("ahead", "sends", "of"),
+    [
+        ([1, 1, 3, 1], 6, [1, 1, 3, 1]),
+        ([1, 2, 4, 2], 5, [1, 1, 2, 1]),
+        ([1, 2, 3, 3], 4, [0, 0, 0, 0]),
+    ],
+    ids=["one descriptor a send", "two", "two or three"],
+)
+def test_tails_count_descriptors(ahead: list[int], sends: int, of: list[int]) -> None:
+    assert sends_of(np.array(ahead), sends).tolist() == of
 
 
 def counted(folder: Path, bench: Simulation, seed: int = 1, profile: str | None = None) -> tuple[int, int, int]:

@@ -90,6 +90,15 @@ def test_a_send_is_the_frame_that_was_received_with_its_content() -> None:
     assert numbers(behind.as_received()) == ([0, 1], [0, 1, 2])
 
 
+@pytest.mark.parametrize(("keys", "right"), [([1, 2], [0, 1]), ([1, 9], [0, -1])], ids=["each other's", "nobody's"])
+def test_a_frame_is_left_by_a_send_that_it_is_not(keys: list[int], right: list[int]) -> None:
+    """Two sends have each other's frames; or one, which has none of its own, has what is the other's by its content."""
+    found = Followed(
+        side([1.0, 2.0], [64] * 2, keys), CROSSED.on_wire, CROSSED.receive, np.array([1, 0]), np.array([0, 1, 2])
+    )
+    assert numbers(found.as_received()) == (right, [0, 1, 2])
+
+
 @pytest.mark.parametrize(
     "found",
     [
