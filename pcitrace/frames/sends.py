@@ -88,10 +88,10 @@ def ways(end: Ends, sends: Sends) -> list[Sends]:
     """Return the sends as they may be read: as beginning with their data, or with their descriptor: the one that names
     their address, if that was seen, else the last that was fetched after the send before.
     """
-    joined, named_us = end.host.traffic.joined, descriptor_us(end, sends)
+    joined, told_us = end.host.traffic.joined, descriptor_us(end, sends)
     fetched_us = np.sort(joined.start_us[joined.kind == Kind.DESCRIPTOR_FETCH])
     before_us = pick_us(fetched_us, np.searchsorted(fetched_us, sends.start_us) - 1)
-    before_us = np.where(np.isnan(named_us), before_us, named_us)
+    before_us = np.where(np.isnan(told_us), before_us, told_us)
     begins = sends.found & (before_us > np.append(-np.inf, sends.end_us[:-1]))
     if not begins.any():
         return [sends]

@@ -205,4 +205,4 @@ def sends_of(ahead: Integers, sends: int) -> Integers:
         return ahead
     if (ahead[1:] % each > 0).any():
         return np.zeros_like(ahead)
-    return np.append(-(-ahead[:1] // each), ahead[1:] // each)
+    return np.append((ahead[:1] + (each - 1)) // each, ahead[1:] // each).astype(ahead.dtype)

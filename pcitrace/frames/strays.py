@@ -62,8 +62,8 @@ def timely(matches: Matches) -> Booleans:
     """Return which matches are not of a frame on the wire that the capture begins in, and sooner than all others.
 
     How long such a frame is was not seen, so any receive has its length. One that was on the wire before is received
-    after the capture began, too. Of a host (a card of another maker, wide66) that received one 6 us before what was
-    left of the next one on the wire could have come, that one had got lost.
+    after the capture began, too. A host (a card of another maker, wide66) received one 2.1 us after such a frame had
+    ended, where the others took 3.1: it was the one before, and that one had got lost.
     """
     earlier, lag_us = matches.pair.earlier, matches.lag_us
     cut = np.isneginf(earlier.start_us[matches.i]) & np.isfinite(lag_us)
