@@ -376,7 +376,7 @@ def test_what_is_read_otherwise_is_what_another_reading_is_near_in(monkeypatch: 
 
     monkeypatch.setattr(doubts, "read", captured)
     asked: Any = SimpleNamespace(
-        settle=lambda one, **_: one,
+        settle=lambda one, *_, **__: one,
         lying=lambda *_: None,
         taught=lambda *_: (sequence, None, None),
         limits=lambda _: None,
@@ -388,14 +388,14 @@ def test_what_is_read_otherwise_is_what_another_reading_is_near_in(monkeypatch: 
     assert seen == [dict.fromkeys(columns, nats) for columns, nats in asked_for]
 
 
-def test_edges_that_are_given_but_not_by_far_are_doubted_the_least_sure_first() -> None:
-    """Not what is null anyhow, what no answer doubts, or where the search ended; both edges for one reading if they are
-    as sure. What is left over is no edge.
+def test_edges_that_are_not_sure_by_far_are_doubted_the_least_sure_first() -> None:
+    """Also what is null anyhow, not what no answer doubts, or where the search ended; both edges for one reading if they
+    are as sure. What is left over is no edge.
     """
     now = _sends([True, True, True, True, True, False], 0.0, margin=FAR)
     now.margins[:, 1:3] = [(13.0, 13.0), (7.0, 5.9), (FAR, 19.0), (8.0, 8.5), (12.0, FAR), (12.0, 12.0)]
     now.bound[3] = 8.0
-    assert doubts._doubts(now) == [(1, BEGINS), (4, BEGINS), (0, BEGINS), (2, ENDS)]
+    assert doubts._doubts(now) == [(1, ENDS), (1, BEGINS), (4, BEGINS), (0, BEGINS), (2, ENDS)]
 
 
 def test_what_is_doubted_by_itself_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -412,7 +412,7 @@ def test_what_is_doubted_by_itself_is_bounded(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(doubts, "read", captured)
     monkeypatch.setattr(doubts, "READ_AGAIN", 50 * 60)
     asked: Any = SimpleNamespace(
-        settle=lambda one, **_: one,
+        settle=lambda one, *_, **__: one,
         cheapest=lambda tried: min(tried, key=lambda one: one.cost),
         lying=lambda *_: None,
         taught=lambda *_: (sequence, None, None),

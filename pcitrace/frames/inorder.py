@@ -52,12 +52,14 @@ class Followed:
             own = arrived[content == mine[send]]
             if len(own) == 1 and own[0] not in wires and self.on_wire.end_us[own[0]] >= self.send.end_us[send]:
                 wires[send] = own[0]
-        # Or when that one has its own no more: it was received with the content of another.
+        # Or when that one has its own no more, where most were received with the content of another. Where few were, it
+        # may be the receive that is another's.
         own, sends = (
             side[at] for side, at in zip((arrived, np.arange(len(mine))), in_common(content, mine), strict=True)
         )
         there = self.on_wire.end_us[own] >= self.send.end_us[sends]
         taken = differs[sends] & there & (wires[sends] != own)
+        taken &= 2 * taken.sum() > len(own)
         wires[np.isin(wires, own[taken]) & differs] = -1
         wires[sends[taken]] = own[taken]
         return replace(self, wire_of_send=wires)

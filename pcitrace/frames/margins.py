@@ -503,7 +503,7 @@ def _only_where_told(margins: Floats, least: Floats, place: Floats, asked: tuple
 
     A table that is sure of nearly all where they are has learned this card, though one edge of each may be doubted.
     Then of beginnings, and of ends, that are sure in a small share (`STANDS_OUT`) none is; nor those that are in fewer
-    than nearly all (`BY_THEMSELVES`) where none of the other edges is then.
+    than nearly all (`BY_THEMSELVES`, or all but `FEW`) where none of the other edges is then.
     """
     (rows, share), mine = asked, margins[asked[0]]
     some = ~np.isnan(mine).any(axis=1)
@@ -512,7 +512,8 @@ def _only_where_told(margins: Floats, least: Floats, place: Floats, asked: tuple
     told = mine[some] >= least[rows][some]
     of_all, few = told.mean(axis=0), min(share, STANDS_OUT)
     alone = (of_all[::-1] < few) & (share > TOLD)
-    stand_out = told.any(axis=0) & (of_all < np.where(alone, BY_THEMSELVES, few))
+    nearly = min(BY_THEMSELVES, 1 - FEW / len(told))
+    stand_out = told.any(axis=0) & (of_all < np.where(alone, nearly, few))
     if told.all(axis=1).mean() < share and (place[rows][some] >= SURE).mean() < COMPLETE:
         stand_out[:] = True
     margins[rows] = np.where(stand_out, np.minimum(mine, 0.0), mine)
