@@ -152,7 +152,7 @@ BROKEN: dict[str, tuple[str, Broken]] = {
         instead(Reader, "_times", lambda reader, *_: (np.zeros(len(reader.time_us)),) * 3),
     ),
     "looks of accesses": (
-        "wide66.vcd-generic",
+        "fcs.vcd-generic",
         instead(Reader, "_looks", lambda reader, _: doorbellcosts._Looks(*[np.zeros(len(reader.kind))] * 5)),
     ),
     "edges of doorbells": (

@@ -55,8 +55,8 @@ def test_what_is_read_behind_a_ring_to_flush_it_rings_for_nothing(design: str, s
     ("design", "seed", "kind", "right"),
     [
         ("r8169", 29, "vcd", 210),
-        ("r8169", 37, "control16", 143),
-        ("tg3", 32, "control16", 224),
+        ("r8169", 37, "control16", 142),
+        ("tg3", 32, "control16", 223),
         ("eepro100", 39, "control16", 220),
         ("dp83820", 38, "control16", 278),
         ("dp83815", 59, "control16", 110),

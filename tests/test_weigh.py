@@ -389,8 +389,8 @@ def test_what_is_read_otherwise_is_what_another_reading_is_near_in(monkeypatch: 
 
 
 def test_edges_that_are_not_sure_by_far_are_doubted_the_least_sure_first() -> None:
-    """Also what is null anyhow, not what no answer doubts, or where the search ended; both edges for one reading if they
-    are as sure. What is left over is no edge.
+    """Also what is null anyhow; not what no answer doubts, or where the search ended. Both edges for one reading if
+    they are as sure. What is left over is no edge.
     """
     now = _sends([True, True, True, True, True, False], 0.0, margin=FAR)
     now.margins[:, 1:3] = [(13.0, 13.0), (7.0, 5.9), (FAR, 19.0), (8.0, 8.5), (12.0, FAR), (12.0, 12.0)]
