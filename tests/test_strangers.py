@@ -90,7 +90,11 @@ def test_a_send_is_the_frame_that_was_received_with_its_content() -> None:
     assert numbers(behind.as_received()) == ([0, 1], [0, 1, 2])
 
 
-@pytest.mark.parametrize(("keys", "right"), [([1, 2], [0, 1]), ([1, 9], [0, -1])], ids=["each other's", "nobody's"])
+@pytest.mark.parametrize(
+    ("keys", "right"),
+    [([1, 2], [0, 1]), ([1, 9], [0, -1]), ([1, 0], [0, -1])],
+    ids=["each other's", "nobody's", "not known"],
+)
 def test_a_frame_is_left_by_a_send_that_it_is_not(keys: list[int], right: list[int]) -> None:
     """Two sends have each other's frames; or one, which has none of its own, has what is the other's by its content."""
     found = Followed(

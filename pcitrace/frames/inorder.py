@@ -60,7 +60,7 @@ class Followed:
         there = self.on_wire.end_us[own] >= self.send.end_us[sends]
         taken = differs[sends] & there & (wires[sends] != own)
         taken &= 2 * taken.sum() > len(own)
-        wires[np.isin(wires, own[taken]) & differs] = -1
+        wires[np.isin(wires, own[taken])] = -1
         wires[sends[taken]] = own[taken]
         return replace(self, wire_of_send=wires)
 
