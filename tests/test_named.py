@@ -15,7 +15,7 @@ from pcitrace.facts import WRITES
 from pcitrace.lattice import ALONE, Goals, Learner, Reading
 from pcitrace.traffic import alone
 from pcitrace.traffic.dma import Kind, directions
-from pcitrace.traffic.named import Naming, Words, goes_on, named_us
+from pcitrace.traffic.named import Naming, Words, goes_on, last_named_us
 from pcitrace.traffic.phases import Phases
 from pcitrace.traffic.pieces import Pieces
 
@@ -43,7 +43,7 @@ def test_what_named_an_address_last_is_what_a_slow_search_finds(family: str, tmp
             max((us for word, us in told if word == int(address) & ~3 and us <= before), default=np.nan)
             for address, before in zip(asked, before_us, strict=True)
         ]
-        found = named_us(dma, phases, asked, before_us)
+        found = last_named_us(dma, phases, asked, before_us)
         assert np.array_equal(found, wanted, equal_nan=True)
         assert np.isfinite(found).any() or not len(sends)
 

@@ -18,6 +18,7 @@ from pcitrace.columns import Booleans, Floats, Integers, packed_if_equal, pick, 
 from pcitrace.facts import WRITES
 from pcitrace.frames import sendstart
 from pcitrace.frames.accesskinds import CHAIN_US, Kinds, commands, on_any_host
+from pcitrace.frames.believed import BELLS, believed
 from pcitrace.frames.doorbellcosts import Known, Usual, heads, waiting
 from pcitrace.frames.doorbells import Doorbells, find
 from pcitrace.frames.doorbellstarts import AGREED, ANSWERED, NEARLY_ALL, RULED_OUT, WHOLE
@@ -28,7 +29,6 @@ from pcitrace.frames.sendupdate import updates
 from pcitrace.frames.starts import CardTimes, Starts
 from pcitrace.frames.turns import freed
 from pcitrace.freed import give_back
-from pcitrace.profiles import Profile
 from pcitrace.sidebyside import each
 from pcitrace.traffic.asked import SURE as SURE_SEND
 from pcitrace.traffic.csr import Accesses, LookedAt
@@ -37,7 +37,7 @@ from pcitrace.traffic.dma import Kind
 if TYPE_CHECKING:
     from pcitrace.frames.ends import Ends
 
-__all__ = ["Labels", "add", "never_rings"]
+__all__ = ["Labels", "add"]
 
 ALONE, AGAINST = 12.0, RULED_OUT
 """Nats from which on an answer is given: `AGREED` where rules and reading agree; `ANSWERED` where the rules have none
@@ -70,9 +70,9 @@ CHECKED = 2000
 CUT = 16
 """Sends before the end of that part whose accesses it may cut."""
 
-BELLS, AT_ONCE = 5, 2
-"""Doorbells from which on it is learned what one looks like, where no line shows registers; or fewer of which half, and
-at least so many, were answered at once. On `cardbench` seeds 901 and 902 a host with one such doorbell of three and one
+AT_ONCE = 2
+"""Fewer doorbells than `BELLS` teach what one looks like, where no line shows registers, if half of them, and at least
+so many, were answered at once. On `cardbench` seeds 901 and 902 a host with one such doorbell of three and one
 with one of four had wrong ones; their other sends waited."""
 
 TIMES_AS = 2.0
@@ -260,9 +260,14 @@ class _Asked:
     @classmethod
     def of(cls, name: str, end: Ends, columns: Mapping[str, Any]) -> _Asked:
         """Collect it."""
-        end = _without_counts(_without_names(end))
+        end = believed(end)
         received_us = np.sort(end.host.traffic.joined.last_data_us[end.receives])
         return cls(end, *with_unread(of_host(end), name, columns), received_us, *_by_rules(end, received_us))
+
+    @cached_property
+    def told_us(self) -> Floats:
+        """When the card began to read the descriptor of each send; NaN where that was not seen."""
+        return descriptor_us(self.end, self.sends)
 
     @cached_property
     def by_rules(self) -> Integers:
@@ -360,55 +365,9 @@ def _rung_late(last: Integers, asked: _Asked) -> Booleans:
     for the next one when the card had just read the descriptor of the one before, always 1.1 us before that one's data.
     Each send was given the ring for the next one, by up to 27 nats. Where that is so of more than a few, none is told.
     """
-    read_us, after_us = descriptor_us(asked.end, asked.sends), np.append(-np.inf, asked.sends.end_us[:-1])
-    late = read_us[asked.place] < pick_us(asked.end.host.traffic.csr.first_attempt_us, last)
-    late &= (read_us > after_us)[asked.place]
+    late = asked.told_us[asked.place] < pick_us(asked.end.host.traffic.csr.first_attempt_us, last)
+    late &= (asked.told_us > np.append(-np.inf, asked.sends.end_us[:-1]))[asked.place]
     return np.asarray(late | (late.sum() > (1 - NEARLY_ALL) * (last >= 0).sum()))
-
-
-def _without_names(end: Ends) -> Ends:
-    """Return the ends without the roles of registers if the profile names a doorbell that never rings: it is of another
-    card.
-
-    The doorbell there is had a role of that one which starts no send, so that another register seemed to ring
-    (`cardbench`, groups 46: 40 of 46 times were wrong).
-    """
-    csr = end.host.traffic.csr
-    if not never_rings(csr, end.host.profile, len(end.sends)):
-        return end
-    nameless = replace(csr, role=np.broadcast_to(np.int32(-1), len(csr)))
-    return replace(end, host=replace(end.host, traffic=replace(end.host.traffic, csr=nameless)))
-
-
-def _without_counts(end: Ends) -> Ends:
-    """Return the ends without what the values of doorbells say if some sends lie in more buffers than others.
-
-    A ring's tail counts descriptors, of one buffer or two each. A driver gave long frames two (a card of another maker,
-    scatter-gather): from there on each of 25 sends had the ring before its own.
-    """
-    several, profile = _buffers(end), end.host.profile
-    if not len(several) or several.min() == several.max():
-        return end
-    registers = tuple(replace(one, value=None) for one in profile.registers)
-    return replace(end, host=replace(end.host, profile=replace(profile, registers=registers)))
-
-
-def _buffers(end: Ends) -> Integers:
-    """Return in how many places of memory each send lies; nothing where no address shows it."""
-    dma = end.host.traffic.dma
-    rows = np.flatnonzero(np.isin(dma.burst, end.sends) & (dma.bus.data_phases > 0) & (dma.bus.address >= 0))
-    rows = rows[np.argsort(dma.burst[rows], kind="stable")]
-    bus, burst = dma.bus.take(rows), dma.burst[rows]
-    elsewhere = np.append(True, ((bus.address & ~3)[1:] != bus.behind[:-1]) & ~bus.moved_again[1:])[: len(rows)]
-    _, which = np.unique(burst, return_inverse=True)
-    return np.bincount(which, weights=elsewhere | (np.diff(burst, prepend=-1) > 0)).astype(np.int64)
-
-
-def never_rings(csr: Accesses, profile: Profile, sends: int) -> bool:
-    """Return whether so many frames were sent without a doorbell that the profile names, where registers are seen."""
-    named = any(one.role == "send_doorbell" for one in profile.registers)
-    seen = bool((csr.role >= 0).any()) and not csr.plays("send_doorbell").any()
-    return named and seen and sends >= BELLS
 
 
 def _rung_inside(asked: _Asked, answer: _Answer) -> Booleans:
@@ -444,7 +403,7 @@ def _read(asked: _Asked, usual: Usual) -> Doorbells:
     first, last = (np.where(one[sends] < len(accesses), one[sends], -1) for one in asked.by_rules)
     received_us = asked.received_us[asked.received_us < asked.reach_us]
     known = Known(asked.head.take(accesses), asked.end.host.profile, received_us, usual)
-    return find(known, [way.take(sends) for way in ways(asked.end, asked.sends)], first, last)
+    return find(known, [way.take(sends) for way in ways(asked.end, asked.sends, asked.told_us)], first, last)
 
 
 def _answered_by(asked: _Asked, read: Doorbells, again: Doorbells) -> _Answer:

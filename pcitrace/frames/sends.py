@@ -10,7 +10,7 @@ import numpy as np
 
 from pcitrace.columns import Booleans, Floats, Integers, pick_us
 from pcitrace.traffic.dma import Kind
-from pcitrace.traffic.named import named_us
+from pcitrace.traffic.named import last_named_us
 
 if TYPE_CHECKING:
     from pcitrace.frames.ends import Ends
@@ -84,11 +84,11 @@ def with_unread(sends: Sends, name: str, columns: Mapping[str, Any]) -> tuple[Se
     return Sends(**both_of), np.flatnonzero(order < len(sends))
 
 
-def ways(end: Ends, sends: Sends) -> list[Sends]:
+def ways(end: Ends, sends: Sends, told_us: Floats) -> list[Sends]:
     """Return the sends as they may be read: as beginning with their data, or with their descriptor: the one that names
-    their address, if that was seen, else the last that was fetched after the send before.
+    their address, if that was seen (:func:`descriptor_us`), else the last that was fetched after the send before.
     """
-    joined, told_us = end.host.traffic.joined, descriptor_us(end, sends)
+    joined = end.host.traffic.joined
     fetched_us = np.sort(joined.start_us[joined.kind == Kind.DESCRIPTOR_FETCH])
     before_us = pick_us(fetched_us, np.searchsorted(fetched_us, sends.start_us) - 1)
     before_us = np.where(np.isnan(told_us), before_us, told_us)
@@ -106,7 +106,7 @@ def descriptor_us(end: Ends, sends: Sends) -> Floats:
     host, known = end.host, np.flatnonzero(sends.address >= 0)
     out = np.full(len(sends), np.nan)
     if len(known) and host.data_phases is not None and len(host.data_phases):
-        out[known] = named_us(host.traffic.dma, host.data_phases, sends.address[known], sends.start_us[known])
+        out[known] = last_named_us(host.traffic.dma, host.data_phases, sends.address[known], sends.start_us[known])
     return out
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pcitrace.frames import Frames
-from pcitrace.frames.csrtimes import never_rings
+from pcitrace.frames.believed import never_rings
 from pcitrace.learning.evidence import LEAST, Value
 from pcitrace.learning.memory import cut_through, in_memory
 from pcitrace.learning.observed import sides

@@ -22,7 +22,7 @@ from pcitrace.traffic.dma import Dma, Kind
 from pcitrace.traffic.phases import Phases
 from pcitrace.traffic.pieces import Pieces
 
-__all__ = ["Naming", "Words", "goes_on", "named_us"]
+__all__ = ["Naming", "Words", "goes_on", "last_named_us"]
 
 AT_A_TIME = 4096
 """Pieces whose data are looked at together: of a long capture all would take gigabytes."""
@@ -90,7 +90,7 @@ class Words:
             yield words, pieces.bus.last_data_us[by], by
 
 
-def named_us(dma: Dma, phases: Phases, addresses: Integers, before_us: Floats) -> Floats:
+def last_named_us(dma: Dma, phases: Phases, addresses: Integers, before_us: Floats) -> Floats:
     """Return when what named each of some addresses last began to be read, before some times; NaN where nothing did.
 
     It is a descriptor, whatever it was taken for, but no data of a send.
