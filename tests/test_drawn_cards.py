@@ -114,7 +114,7 @@ def bench_of(card: Path) -> Any:
         # Frame behind frame in one ring, and a word before each when it is there: that of the next was each one's end.
         ("csr-descriptors_h10", "vcd", "card.toml", 107, 30),
         # One frame takes two descriptors, the others one: from there on each had the ring before its own.
-        ("scatter-gather_h10", "vcd", "card.toml", 164, 24),
+        ("scatter-gather_h10", "vcd", "card.toml", 375, 124),
         # A send was begun again so often that it seemed to be two: each had the ring before its own.
         ("reread_h10", "vcd", "card.toml", 80, 14),
         # No end of these sends was sure; a part of their beginnings was, and wrong by two descriptors.
