@@ -329,7 +329,6 @@ def _give(name: str, asked: _Asked, answer: _Answer, columns: dict[str, Any]) ->
     unsure &= ~(columns["margin_place"][rows] >= SURE_SEND)
     unsure |= (columns["margin_send"][rows] < SURE_SEND) & (answer.margins[send] < AGREED)
     unsure |= _adrift(answer.read, asked, _first_is_unread(name, columns))
-    unsure |= _rung_late(last, asked)[send]
     start_us, end_us = (columns[name][rows] for name in ("dma_start_us", "dma_end_us"))
     # Where most have no sure edge, all sends may be elsewhere, or be more or fewer: what rang may be another's.
     told = np.count_nonzero(~np.isnan(start_us) | ~np.isnan(end_us)) >= MOSTLY * len(rows)
@@ -355,19 +354,6 @@ def _give(name: str, asked: _Asked, answer: _Answer, columns: dict[str, Any]) ->
     frame = pick(frame_of_send, rules.send)
     frame[rules.undecided] = -1
     return Labels(packed_if_equal(frame), answer.read.sure)
-
-
-def _rung_late(last: Integers, asked: _Asked) -> Booleans:
-    """Return for which sends the card had read the descriptor that names their address before it was rung for them, and
-    after the send before: not ahead.
-
-    Something else let it, then. A driver had two frames queued at most (a card of another maker, other-master): it rang
-    for the next one when the card had just read the descriptor of the one before, always 1.1 us before that one's data.
-    Each send was given the ring for the next one, by up to 27 nats. Where that is so of more than a few, none is told.
-    """
-    late = asked.told_us[asked.place] < pick_us(asked.end.host.traffic.csr.first_attempt_us, last)
-    late &= (asked.told_us > np.append(-np.inf, asked.sends.end_us[:-1]))[asked.place]
-    return np.asarray(late | (late.sum() > (1 - NEARLY_ALL) * (last >= 0).sum()))
 
 
 def _rung_inside(asked: _Asked, answer: _Answer) -> Booleans:
