@@ -260,7 +260,7 @@ def _pairs(table: pa.Table, names: Names, targets: pa.Array, known: bool) -> lis
         }
     )
     sums = [("target_waits", "sum"), ("initiator_waits", "sum"), ([], "count_all")]
-    grouped = rows.group_by(["initiator", "target"]).aggregate(sums).to_pylist()
+    grouped = rows.group_by(["initiator", "target"], use_threads=False).aggregate(sums).to_pylist()
     found = [
         {
             "initiator": names.initiator(one["initiator"]),

@@ -110,7 +110,7 @@ def views(table: pa.Table, clocks: Mapping[str, Any], by: str = "clocks") -> dic
 def _grouped(table: pa.Table, key: str, known: int, time_us: float) -> list[dict[str, Any]]:
     sums = [(name, "sum") for name in ("data_phases", "bytes", "clocks", "wait_clks", "retried")]
     plain = table.set_column(table.column_names.index(key), key, table[key].cast(pa.string()))
-    grouped = plain.group_by(key).aggregate([([], "count_all"), *sums]).sort_by([("clocks_sum", "descending")])
+    grouped = plain.group_by(key, use_threads=False).aggregate([([], "count_all"), *sums]).sort_by([("clocks_sum", "descending")])
     rows = grouped.to_pylist()
     return [
         {
@@ -141,7 +141,7 @@ def terminations(table: pa.Table) -> dict[str, dict[str, dict[str, int]]]:
     found: dict[str, dict[str, dict[str, int]]] = {"initiators": {}, "targets": {}}
     for view, key in (("initiators", "initiator_name"), ("targets", "target")):
         plain = pa.table({"name": table[key].cast(pa.string()), "ended": table["termination"].cast(pa.string())})
-        for one in plain.group_by(["name", "ended"]).aggregate([([], "count_all")]).to_pylist():
+        for one in plain.group_by(["name", "ended"], use_threads=False).aggregate([([], "count_all")]).to_pylist():
             if one["name"] is not None:
                 found[view].setdefault(one["name"], {})[one["ended"]] = one["count_all"]
     return found
