@@ -54,8 +54,8 @@ wrong; on three others 24 were right. A judgement."""
 BY_THEMSELVES = 0.8
 """Beginnings that are sure in a smaller share where no end is told, or ends where no beginning is: none is, for all
 frames may lie elsewhere and be as long. On two hosts of a stranger's generated cards (16 channels, reread and
-scatter-gather) no end was told, and 55 and 72 % of the beginnings were sure: all 24 were wrong. In 13 other directions of
-hosts, of nine cards, 90 % or more were sure, all right; and in one (`cardbench`, cut-through 1140) 83 %. A judgement."""
+scatter-gather) no end was told, and 55 and 72 % of the beginnings were sure: all 24 were wrong. In 13 other directions
+of hosts, of nine cards, 90 % or more were sure, all right; in one more (`cardbench`, cut-through 1140) 83 %."""
 
 MOST = 0.5
 """Where the rules found a smaller share of the frames on a wire in a host's memory, what they left over is this share

@@ -101,7 +101,7 @@ def views(table: pa.Table, clocks: Mapping[str, Any], by: str = "clocks") -> dic
     known = clocks["total"] - clocks["unknown"]
     time_us = clocks["end_us"] - clocks["start_us"]
     found = {
-        view: sorted(_grouped(table, key, known, time_us), key=lambda one: -(one[by] or 0))
+        view: sorted(_grouped(table, key, known, time_us), key=lambda one: (-(one[by] or 0), -(one["clocks"] or 0)))
         for view, key in zip(VIEWS, keys, strict=True)
     }
     return {**found, "slowest": _slowest(table)}
@@ -110,8 +110,7 @@ def views(table: pa.Table, clocks: Mapping[str, Any], by: str = "clocks") -> dic
 def _grouped(table: pa.Table, key: str, known: int, time_us: float) -> list[dict[str, Any]]:
     sums = [(name, "sum") for name in ("data_phases", "bytes", "clocks", "wait_clks", "retried")]
     plain = table.set_column(table.column_names.index(key), key, table[key].cast(pa.string()))
-    grouped = plain.group_by(key, use_threads=False).aggregate([([], "count_all"), *sums]).sort_by([("clocks_sum", "descending")])
-    rows = grouped.to_pylist()
+    rows = plain.group_by(key, use_threads=False).aggregate([([], "count_all"), *sums]).to_pylist()
     return [
         {
             "name": one[key],
