@@ -16,6 +16,7 @@ from pcitrace.frames.identity import SequenceField
 from pcitrace.frames.margins import burst_margins, in_turn, moves_data, problem
 from pcitrace.frames.matching import match_hosts
 from pcitrace.lattice import Reading
+from pcitrace.sidebyside import each
 from pcitrace.traffic import join
 from pcitrace.traffic.goals import RECEIVE, SEND
 from pcitrace.traffic.pieces import Pieces
@@ -39,37 +40,49 @@ def read_again(
 
     Where two hosts never come to say the same, nothing is sure: all margins are 0.
     """
-    now, readings = dict(hosts), Readings()
-    unseen = [name for name, host in hosts.items() if host.wire is None]
     ends, columns, _ = match_hosts(hosts, link, sequence)
-    together = in_turn(ends)
-    if together and not len(columns["sender"]):
+    problems = {name: problem(name, ends, columns, link) for name in hosts}
+    if not in_turn(ends):
+        return _at_once(hosts, {name: one for name, one in problems.items() if moves_data(ends[name])})
+    if not len(columns["sender"]):
         # Where nothing that is sent was found in either memory, there is nothing to hold the other against.
-        bare = {name: problem(name, ends, columns, link) for name in hosts}
-        return now, {name: weigh(replace(one, targets=(None, None))) for name, one in bare.items()}
-    problems = dict[str, Problem]()
-    agreed = not together
-    for _ in range(TURNS if together else 1):
+        bare = {name: replace(one, targets=(None, None)) for name, one in problems.items()}
+        return dict(hosts), {name: weigh(one) for name, one in bare.items()}
+    return _in_turn(hosts, link, sequence)
+
+
+def _at_once(
+    hosts: Mapping[str, HostTraffic], problems: Mapping[str, Problem]
+) -> tuple[dict[str, HostTraffic], Readings]:
+    """Read each host by itself; then hold it against how the other one was read."""
+    alone = dict(zip(problems, each(weigh, problems.values()), strict=True))
+
+    def compared(name: str) -> tuple[Pieces, Reading]:
+        return as_likely(problems[name], alone[name], _other(name, problems, alone))
+
+    readings = dict(zip(problems, each(compared, problems), strict=True))
+    return dict(hosts) | {name: _as_read(hosts[name], one) for name, one in readings.items()}, readings
+
+
+def _in_turn(
+    hosts: Mapping[str, HostTraffic], link: Link | None, sequence: SequenceField | None
+) -> tuple[dict[str, HostTraffic], Readings]:
+    """Hold each host against what was found in the other's memory, until both say the same."""
+    now, problems, readings = dict(hosts), dict[str, Problem](), Readings()
+    unseen = [name for name, host in hosts.items() if host.wire is None]
+    for _ in range(TURNS):
         for name, host in hosts.items():
-            ends, columns, _ = match_hosts(now if together else hosts, link, sequence)
+            ends, columns, _ = match_hosts(now, link, sequence)
             if not moves_data(ends[name]):
                 continue
             problems[name] = problem(name, ends, columns, link)
             before, readings[name] = readings.get(name), weigh(problems[name], _other(name, problems, readings))
-            if together:
-                now = {one: _outdated(other, one in unseen, name in unseen) for one, other in now.items()}
+            now = {one: _outdated(other, one in unseen, name in unseen) for one, other in now.items()}
             now[name] = _as_read(host, readings[name])
             if before is not None and before[1].same(readings[name][1]):
                 return _as_sure(now, _no_surer(now, readings, link, sequence))
-    if not together:
-        # Who was read first did not know how the other one would be.
-        for name in list(readings)[:-1]:
-            readings[name] = as_likely(problems[name], readings[name], _other(name, problems, readings))
-            now[name] = _as_read(hosts[name], readings[name])
-    if not agreed:
-        nothing = {name: (pieces, replace(one, margins=one.margins * 0)) for name, (pieces, one) in readings.items()}
-        return _as_sure(now, nothing)
-    return now, readings
+    nothing = {name: (pieces, replace(one, margins=one.margins * 0)) for name, (pieces, one) in readings.items()}
+    return _as_sure(now, nothing)
 
 
 def _other(name: str, problems: Mapping[str, Problem], readings: Readings) -> tuple[Problem, Reading] | None:

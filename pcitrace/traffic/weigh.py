@@ -9,6 +9,7 @@ import numpy as np
 from pcitrace.columns import Booleans, Integers
 from pcitrace.lattice import Reading
 from pcitrace.profiles import Profile
+from pcitrace.sidebyside import each
 from pcitrace.traffic import ways
 from pcitrace.traffic.beginnings import as_taught
 from pcitrace.traffic.dma import Dma, directions
@@ -103,7 +104,7 @@ def _best(
     readers = [_reader(pieces, problem, unit) for unit in _widths(problem, pieces, first)]
     if len(readers) > 1 and not readers[0].small:
         readers = [min(readers, key=lambda one: of_head(one, first)[1].cost)]
-    found = [best(one, first, sure, _as_another(one, like)) for one in readers]
+    found = each(lambda one: best(one, first, sure, _as_another(one, like)), readers)
     (reading, by_content), *others = sorted(found, key=lambda one: one[0].cost)
     for other, _ in others:
         reading, by_content = reading.against(other), by_content.against(other)
@@ -119,7 +120,7 @@ def _not_begun_again(pieces: Pieces, reading: Reading) -> Reading:
 def as_likely(
     problem: Problem, found: tuple[Pieces, Reading], like: tuple[Problem, Reading] | None
 ) -> tuple[Pieces, Reading]:
-    """Return what was found of a host, held against how another was read since; read again where that is cheaper."""
+    """Return what was found of a host, held against how another was read; read again where that is cheaper."""
     pieces, reading = found
     if not problem.told:
         return found
