@@ -124,6 +124,7 @@ def build(
         ends, columns, drops = match_hosts(hosts, link, sequence)
     judge(ends, columns, readings, by_rule, contests or {})
     del by_rule, contests  # a long capture's are a tenth of its memory
+    unsure.late(ends, columns)
     unsure.beginnings(ends, columns)
     unsure.headers(ends, columns)
     unsure.parts(ends, columns)

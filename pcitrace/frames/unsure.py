@@ -18,7 +18,7 @@ from pcitrace.traffic.goals import RECEIVE, SEND
 if TYPE_CHECKING:
     from pcitrace.frames.ends import Ends
 
-__all__ = ["beginnings", "headers", "lengths", "padding", "parts"]
+__all__ = ["beginnings", "headers", "late", "lengths", "padding", "parts"]
 
 NEARLY_ALL = 0.9
 """Share of a host's receives that have a data phase more than their bytes on the wire fill, if something is written
@@ -62,6 +62,29 @@ def beginnings(ends: Mapping[str, Ends], columns: dict[str, Any]) -> None:
         for column in EDGES[RECEIVE]:
             columns[column][rows[strange]] = np.nan
         columns[COLUMNS[RECEIVE][2]][rows[strange]] = 0.0
+
+
+def late(ends: Mapping[str, Ends], columns: dict[str, Any]) -> None:
+    """Make both edges null of sends that begin, or end, later than their frame does on the wire: some data are not its.
+
+    Of a capture that began inside a send (a stranger's card, cut-through 102, 16 channels) the rest of this send ended
+    53 us behind its frame, by 21 nats: with the descriptors of the next one.
+
+    Parameters
+    ----------
+    ends : mapping of str to Ends
+    columns : dict of str to arrays
+        The frames of all hosts, judged.
+    """
+    for name, end in ends.items():
+        if end.wire is None:
+            continue
+        rows = np.flatnonzero((columns["sender"] == name) & (columns["wire_row"] >= 0))
+        at, (first, last) = columns["wire_row"][rows], EDGES[SEND]
+        strange = (columns[first][rows] > end.wire.start_us[at]) | (columns[last][rows] > end.wire.end_us[at])
+        for column in EDGES[SEND]:
+            columns[column][rows[strange]] = np.nan
+        columns[COLUMNS[SEND][2]][rows[strange]] = 0.0
 
 
 def _more(ends: Mapping[str, Ends], columns: dict[str, Any], name: str, side: int) -> Integers:
