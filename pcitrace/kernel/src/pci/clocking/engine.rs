@@ -395,7 +395,7 @@ unsafe fn give<B: Engine>(decoder: &mut Decoder, dense: &mut Dense, all: bool) {
 }
 
 /// Lines of the cache that are asked for with each block of clocks, about as many as memory gives meanwhile.
-const A_BLOCK: usize = 4;
+const A_BLOCK: usize = 8;
 
 /// Notes what the lines read at the clocks that were taken out.
 ///

@@ -4,6 +4,7 @@
 pub(super) mod changes;
 
 use super::{Avx2, Backend, Look, SampleMask, TakeClocks};
+use crate::samples::ahead::look_up_pages;
 use crate::samples::block::{below, rises};
 use crate::samples::taken::Taken;
 use std::arch::x86_64::*;
@@ -269,9 +270,10 @@ unsafe fn like_first<const UNIT: usize>(data: *const u8, blocks: usize, watched:
         let mut count = 0;
         for block in 0..blocks {
             let start = data.add(64 * UNIT * block);
+            // Lines that were asked for one by one would come later than those that the processor asks for by itself.
+            look_up_pages(start, 64 * UNIT);
             let (mut differ, mut high) = (_mm512_setzero_si512(), 0);
             for nth in 0..UNIT {
-                _mm_prefetch::<_MM_HINT_NTA>(start.wrapping_add(AHEAD + 64 * nth).cast());
                 let samples = _mm512_loadu_si512(start.add(64 * nth).cast());
                 differ = _mm512_or_si512(differ, _mm512_xor_si512(samples, first));
                 high |= any::<UNIT>(samples, counted) << (nth * lanes);

@@ -144,8 +144,9 @@ fn sum_up(blocks: usize, flipped: bool, maps: &mut Maps) {
     maps.busy = busy;
 }
 
-/// Lines of the cache that are asked for with 64 samples around changes, about as many as memory gives meanwhile.
-const AT_CHANGES: usize = 2;
+/// Lines of the cache that are asked for with 64 samples around changes: so many that few are left for the loop that finds changes,
+/// which would ask for them faster than memory gives them, whereupon a processor leaves some out.
+const AT_CHANGES: usize = 12;
 
 /// Where clocks that are taken go, and how many are there.
 struct Filled {
@@ -274,7 +275,6 @@ unsafe fn take<const UNIT: usize>(
     // them and a clock more where not enough clocks are there.
     unsafe {
         while room.count < CLOCKS {
-            ahead.ask(AT_CHANGES);
             if steady {
                 // The clock before the change lies in these eight or the ones before, where a clock is no longer.
                 eight = maps.next_moved(eight).map_or(8 * blocks, |moved| eight.max(moved.saturating_sub(1)));
@@ -288,6 +288,7 @@ unsafe fn take<const UNIT: usize>(
                 all_done = true;
                 break;
             }
+            ahead.ask(AT_CHANGES);
             let start = from.add(UNIT * 8 * eight);
             let samples = load::<UNIT>(start);
             let changed = maps.changed.as_ptr().cast::<u8>().add(eight).cast::<u64>().read_unaligned();
