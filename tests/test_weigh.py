@@ -974,7 +974,7 @@ def test_a_host_is_read_again_where_the_other_ones_reading_is_cheaper(
     """What one host receives was left over; read as the other host was, it is not."""
     read: list[tuple[Problem, tuple[Pieces, Reading]]] = []
 
-    def weighed(problem: Problem, like: tuple[Problem, Reading] | None) -> tuple[Pieces, Reading]:
+    def weighed(problem: Problem, like: tuple[Problem, Reading] | None = None) -> tuple[Pieces, Reading]:
         found = weigh.weigh(problem, like)
         read.append((problem, found))
         return found
@@ -1151,7 +1151,7 @@ def test_a_reading_that_is_known_is_that_of_its_layouts_and_its_way(
 ) -> None:
     """Many starts come to one reading, from which is learned once: the same again only if all was the same."""
     problems: list[Problem] = []
-    monkeypatch.setattr(again, "weigh", lambda problem, like: (
+    monkeypatch.setattr(again, "weigh", lambda problem, like=None: (
         problems.append(problem), weigh.weigh(problem, like))[1])  # fmt: skip
     analysed(Bench("reread", 2, frames=12), tmp_path)
     problem = problems[0]
