@@ -980,6 +980,7 @@ def test_a_host_is_read_again_where_the_other_ones_reading_is_cheaper(
         return found
 
     monkeypatch.setattr(again, "weigh", weighed)
+    monkeypatch.setattr(again, "each", lambda work, things: [work(one) for one in things])  # in their order
     analysed(Bench("cut-through", 1198, frames=12), tmp_path, "card.toml")
     (problem, best), (other, (_, taught)) = read
     first, reader = weigh.started(best[0], problem)
@@ -1151,6 +1152,7 @@ def test_a_reading_that_is_known_is_that_of_its_layouts_and_its_way(
 ) -> None:
     """Many starts come to one reading, from which is learned once: the same again only if all was the same."""
     problems: list[Problem] = []
+    monkeypatch.setattr(again, "each", lambda work, things: [work(one) for one in things])  # in their order
     monkeypatch.setattr(again, "weigh", lambda problem, like=None: (
         problems.append(problem), weigh.weigh(problem, like))[1])  # fmt: skip
     analysed(Bench("reread", 2, frames=12), tmp_path)
