@@ -41,14 +41,14 @@ def read_again(
     Where two hosts never come to say the same, nothing is sure: all margins are 0.
     """
     ends, columns, _ = match_hosts(hosts, link, sequence)
-    problems = {name: problem(name, ends, columns, link) for name in hosts}
     if not in_turn(ends):
-        return _at_once(hosts, {name: one for name, one in problems.items() if moves_data(ends[name])})
-    if not len(columns["sender"]):
-        # Where nothing that is sent was found in either memory, there is nothing to hold the other against.
-        bare = {name: replace(one, targets=(None, None)) for name, one in problems.items()}
-        return dict(hosts), {name: weigh(one) for name, one in bare.items()}
-    return _in_turn(hosts, link, sequence)
+        moving = {name: problem(name, ends, columns, link) for name in hosts if moves_data(ends[name])}
+        return _at_once(hosts, moving)
+    if len(columns["sender"]):
+        return _in_turn(hosts, link, sequence)
+    # Where nothing that is sent was found in either memory, there is nothing to hold the other against.
+    bare = {name: replace(problem(name, ends, columns, link), targets=(None, None)) for name in hosts}
+    return dict(hosts), {name: weigh(one) for name, one in bare.items()}
 
 
 def _at_once(

@@ -73,7 +73,8 @@ CUT = 16
 AT_ONCE = 2
 """Fewer doorbells than `BELLS` teach what one looks like, where no line shows registers, if half of them, and at least
 so many, were answered at once. On `cardbench` seeds 901 and 902 a host with one such doorbell of three and one
-with one of four had wrong ones; their other sends waited."""
+with one of four had wrong ones; their other sends waited. So had the stranger's host of which `BELLS` speaks, with one
+of three."""
 
 TIMES_AS = 2.0
 """What comes so many times sooner, or later, than any other does comes otherwise. A judgement."""

@@ -24,6 +24,9 @@ NEARLY_ALL = 0.9
 """Share of a host's receives that have a data phase more than their bytes on the wire fill, if something is written
 around each. All had, of ten RTL8139 (`realcards` 46 to 58). A judgement."""
 
+FIRST, LAST = 0, 1
+"""Which of the columns in `EDGES` says where a frame begins, and where it ends."""
+
 SIZES = {SEND: "send_bytes", RECEIVE: "receive_bytes"}
 """The columns of what a frame has in memory, by direction."""
 
@@ -55,13 +58,10 @@ def beginnings(ends: Mapping[str, Ends], columns: dict[str, Any]) -> None:
             inside = before > 0
             whole = inside & (_more(ends, columns, name, side)[rows] >= 0)
             whole &= _more(ends, columns, name, 1 - side)[rows] >= before
-            columns[EDGES[side][0]][rows[inside & ~whole]] = np.nan
-            columns[COLUMNS[side][2]][rows[inside & ~whole]] = 0.0
+            _untell(columns, side, rows[inside & ~whole], FIRST)
             _begin_behind(ends, columns, 1 - side, rows[whole], before[whole])
             strange &= ~inside
-        for column in EDGES[RECEIVE]:
-            columns[column][rows[strange]] = np.nan
-        columns[COLUMNS[RECEIVE][2]][rows[strange]] = 0.0
+        _untell(columns, RECEIVE, rows[strange], FIRST, LAST)
 
 
 def late(ends: Mapping[str, Ends], columns: dict[str, Any]) -> None:
@@ -82,9 +82,14 @@ def late(ends: Mapping[str, Ends], columns: dict[str, Any]) -> None:
         rows = np.flatnonzero((columns["sender"] == name) & (columns["wire_row"] >= 0))
         at, (first, last) = columns["wire_row"][rows], EDGES[SEND]
         strange = (columns[first][rows] > end.wire.start_us[at]) | (columns[last][rows] > end.wire.end_us[at])
-        for column in EDGES[SEND]:
-            columns[column][rows[strange]] = np.nan
-        columns[COLUMNS[SEND][2]][rows[strange]] = 0.0
+        _untell(columns, SEND, rows[strange], FIRST, LAST)
+
+
+def _untell(columns: dict[str, Any], side: int, rows: Integers, *edges: int) -> None:
+    """Make some edges of frames null, and nothing of these sure in that memory."""
+    for edge in edges:
+        columns[EDGES[side][edge]][rows] = np.nan
+    columns[COLUMNS[side][2]][rows] = 0.0
 
 
 def _more(ends: Mapping[str, Ends], columns: dict[str, Any], name: str, side: int) -> Integers:
@@ -148,9 +153,7 @@ def parts(ends: Mapping[str, Ends], columns: dict[str, Any]) -> None:
             left = np.setdiff1d(ends[host].sends if side == SEND else ends[host].receives, bursts[~short])
             left = left[joined.address[left] >= 0]
             rows = rows[short | np.isin(joined.address[bursts], joined.address[left] + joined.bytes[left])]
-            for column in EDGES[side]:
-                columns[column][rows] = np.nan
-            columns[COLUMNS[side][2]][rows] = 0.0
+            _untell(columns, side, rows, FIRST, LAST)
 
 
 def headers(ends: Mapping[str, Ends], columns: dict[str, Any]) -> None:
@@ -177,9 +180,7 @@ def headers(ends: Mapping[str, Ends], columns: dict[str, Any]) -> None:
         width = np.where(joined.bytes[burst] > 4 * joined.data_phases[burst], 8, 4)
         more = (least > 0) & (joined.data_phases[burst] > -(-(least + FCS) // width))
         if more.sum() >= NEARLY_ALL * np.count_nonzero(least > 0):
-            late = rows[more & _second_late(other.host.traffic.dma, burst)]
-            columns[EDGES[RECEIVE][0]][late] = np.nan
-            columns[COLUMNS[RECEIVE][2]][late] = 0.0
+            _untell(columns, RECEIVE, rows[more & _second_late(other.host.traffic.dma, burst)], FIRST)
 
 
 def _second_late(dma: Dma, bursts: Integers) -> Booleans:
@@ -217,10 +218,9 @@ def padding(ends: Mapping[str, Ends], columns: dict[str, Any]) -> None:
         missing = (at >= 0) & (added & (theirs.data != 0)).any(axis=1)
         strange = np.flatnonzero(missing)
         strange = strange[~begins_alike(sent.take(strange), theirs.take(strange))]
-        columns[EDGES[SEND][0]][rows[strange]] = np.nan
+        _untell(columns, SEND, rows[strange], FIRST)
         rows = rows[missing | (missing.any() & (at < 0))]
-        columns[EDGES[SEND][1]][rows] = np.nan
-        columns[COLUMNS[SEND][2]][rows] = 0.0
+        _untell(columns, SEND, rows, LAST)
         columns["length_bytes"][rows], columns["length_exact"][rows] = LEAST_USER_BYTES, False
 
 
