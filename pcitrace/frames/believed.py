@@ -20,8 +20,8 @@ BELLS = 5
 """Doorbells from which on it is learned what one looks like, and sends without one from which on it is none.
 
 Of 90 cards of two strangers and another maker (16 channels) seven of 159 readings of hosts had fewer. One of them was
-sure by 8 nats of what rang for six sends, and wrong of four (a stranger's card, scatter-gather 103); the others were sure
-of none."""
+sure by 8 nats of what rang for six sends, and wrong of four (a stranger's card, scatter-gather 103); the others were
+sure of none."""
 
 
 def believed(end: Ends) -> Ends:
