@@ -13,7 +13,8 @@ import pcitrace
 from pcitrace import analysis, profiles
 from pcitrace.frames import csrtimes, doorbells
 from pcitrace.frames.accesskinds import as_often, commands, in_array, in_turn, of_lanes
-from pcitrace.frames.csrtimes import _of_a_rare_kind, _of_a_rare_value, _of_another, _Said
+from pcitrace.frames.believed import never_rings
+from pcitrace.frames.csrtimes import _learned, _of_a_rare_kind, _of_a_rare_value, _of_another, _Said
 from pcitrace.frames.doorbellcosts import LONGEST, MOST, Known, Reader, Usual, _as_a_tail, heads, waiting
 from pcitrace.frames.doorbells import Doorbells, find
 from pcitrace.frames.doorbellstarts import ALIKE, RULED_OUT, _doubts, _leading
@@ -812,3 +813,27 @@ def test_rules_and_reading_that_mostly_differ_agree_by_chance() -> None:
     most = np.where(rule == 8, 7, rule)
     kept = _Said(rule, most, rule != most, none, tells=True).given(sure)[0]
     assert kept.tolist() == [True] * 8 + [False] * 2
+
+
+@pytest.mark.parametrize(
+    ("rings", "at_once", "learned"),
+    [(5, 1, True), (4, 1, False), (3, 2, True), (3, 1, False), (2, 2, True)],
+)
+def test_few_doorbells_teach_nothing_but_where_they_were_answered(rings: int, at_once: int, learned: bool) -> None:
+    """Each rings for one send: the first ones each when nothing is under way, the others while the one before is sent."""
+    number = np.arange(rings)
+    start_us = 100.0 * number + 10.0
+    rung_us = np.where(number < at_once, 100.0 * number, 100.0 * number - 50.0)
+    end_us = np.where(number < at_once - 1, start_us + 5.0, start_us + 85.0)
+    sends = SimpleNamespace(end_us=end_us, ready_us=start_us)
+    read_now, csr = SimpleNamespace(last=number), SimpleNamespace(first_attempt_us=rung_us)
+    assert csrtimes._at_once(read_now, csr, sends).sum() == at_once  # type: ignore[arg-type]
+    assert _learned(read_now, csr, sends) == learned  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("sends", [4, 5])
+def test_a_doorbell_that_rings_for_none_of_some_sends_is_none(sends: int) -> None:
+    """Of fewer sends it may have rung before the capture."""
+    profile = SimpleNamespace(registers=(SimpleNamespace(role="send_doorbell"),))
+    csr = SimpleNamespace(role=np.array([3, 3]), plays=lambda *roles: np.zeros(2, dtype=bool))
+    assert never_rings(csr, profile, sends) == (sends == 5)  # type: ignore[arg-type]

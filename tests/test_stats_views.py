@@ -68,6 +68,15 @@ def test_endings_come_in_one_order() -> None:
     assert len({json.dumps(terminations(whole)) for _ in range(300)}) == 1
 
 
+def test_what_is_as_much_comes_by_its_clocks(capsys: pytest.CaptureFixture[str]) -> None:
+    told = json.loads(printed(capsys, "stats", SEQ6, "--json", "--by", "retries"))
+    for view in ("commands", "places", "initiators"):
+        [rows] = [bus["views"][view] for bus in told.values()]
+        order = [(-(one["retries"] or 0), -one["clocks"]) for one in rows]
+        assert len(order) > len({first for first, _ in order}) or view == "initiators"
+        assert order == sorted(order)
+
+
 @pytest.mark.parametrize("columns", [60, 80, 97])
 def test_a_narrow_terminal_gets_the_same_numbers(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """What has no room beside the others follows below, behind the same names; nothing is cut."""
