@@ -820,7 +820,7 @@ def test_rules_and_reading_that_mostly_differ_agree_by_chance() -> None:
     [(5, 1, True), (4, 1, False), (3, 2, True), (3, 1, False), (2, 2, True)],
 )
 def test_few_doorbells_teach_nothing_but_where_they_were_answered(rings: int, at_once: int, learned: bool) -> None:
-    """Each rings for one send: the first ones each when nothing is under way, the others while the one before is sent."""
+    """Each rings for one send: the first when nothing is under way, the others while the one before is sent."""
     number = np.arange(rings)
     start_us = 100.0 * number + 10.0
     rung_us = np.where(number < at_once, 100.0 * number, 100.0 * number - 50.0)
